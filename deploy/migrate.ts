@@ -44,7 +44,7 @@ const description = "Brings the schemas of both tiers up to date. Safe to run fr
 const command = createCommand("migrate", description, settings)
   .addOption(new Option("--only <tier>", "migrates only this tier").choices(Object.keys(schemas)))
   .option("--down", "takes the last step of the tier of --only back instead")
-  .option("--drop-data <step>", "lets --down drop rows, too, if that is the last step")
+  .option("--drop-data <step>", "lets --down drop data, too, if that is the last step")
   .action(async ({ down, only, dropData }: Options) => {
     if (down && !only) return command.error("error: --down needs --only gateway or --only inventory", usage);
     if (dropData && !down) return command.error("error: --drop-data is for --down", usage);
@@ -71,18 +71,21 @@ async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: s
 }
 
 /**
- * Says which rows a step back drops.
+ * Says which rows and values a step back drops.
  *
- * @param mayDrop the step that may drop rows, so that a repeated command does not take back the step before it
+ * @param mayDrop the step that may drop data, so that a repeated command does not take back the step before it
  * @throws OperatorError unless that is allowed
  */
-function confirmBack(tier: Tier, { step, rows }: StepBack, mayDrop: string | undefined): void {
+function confirmBack(tier: Tier, { step, rows, values }: StepBack, mayDrop: string | undefined): void {
   if (mayDrop !== undefined && mayDrop !== step) {
     throw new OperatorError(`Nothing was changed. The last step of ${tier} is ${step}, not ${mayDrop}.`);
   }
-  if (rows.size === 0) return;
-  const what = [...rows].map(([table, count]) => `${counted(count, "row")} of ${table}`).join(", ");
-  console.error(`${tier}: taking ${step} back drops ${what}`);
+  const what = [
+    ...[...rows].map(([table, count]) => `${counted(count, "row")} of ${table}`),
+    ...[...values].map(([column, count]) => `${counted(count, "value")} of ${column}`),
+  ];
+  if (what.length === 0) return;
+  console.error(`${tier}: taking ${step} back drops ${what.join(", ")}`);
   if (mayDrop === step) return;
   const { service } = schemas[tier];
   throw new OperatorError(`Nothing was changed. Stop every ${service}, make a backup, then add --drop-data ${step}.`);

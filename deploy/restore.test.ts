@@ -7,7 +7,10 @@ const run = promisify(execFile);
 const stack = suiteStack();
 
 /** Restores from what a shell command gives, with a `docker` that only notes its calls. @returns whether there were any */
-async function restore(input: string, backup: string): Promise<{ code: number; stderr: string; isChanged: boolean }> {
+async function restore(
+  input: string,
+  backup: string,
+): Promise<{ code: number; stdout: string; stderr: string; isChanged: boolean }> {
   const folder = await temporaryFolder("restore");
   stack.defer(() => folder.remove());
   const [docker, called] = [`${folder.path}/docker`, `${folder.path}/called`];
@@ -19,7 +22,7 @@ async function restore(input: string, backup: string): Promise<{ code: number; s
     .replace("RESTORE", "deploy/compose/restore.sh");
   const env = { ...process.env, PATH: `${folder.path}:${process.env.PATH}` };
   const ended = await run("sh", ["-c", command], { env }).catch((error) => error);
-  return { code: ended.code ?? 0, stderr: ended.stderr, isChanged: existsSync(called) };
+  return { code: ended.code ?? 0, stdout: ended.stdout, stderr: ended.stderr, isChanged: existsSync(called) };
 }
 
 const whole = "CREATE DATABASE petstore_stock;\n-- Dump completed on 2026-01-01  0:00:00\n";
@@ -36,6 +39,8 @@ test.each([
   expect(isChanged).toBe(false);
 });
 
-test("restore.sh takes a file with a whole backup", async () => {
-  expect(await restore("RESTORE < BACKUP", whole)).toMatchObject({ code: 0, isChanged: true });
+test("restore.sh takes a file with a whole backup, and says which keys work again", async () => {
+  const { code, stdout, isChanged } = await restore("RESTORE < BACKUP", whole);
+  expect({ code, isChanged }).toEqual({ code: 0, isChanged: true });
+  expect(stdout).toMatch(/revoked or rotated after the backup works again/);
 });

@@ -28,6 +28,13 @@ test("a name that is nearly a setting is named with it", async () => {
   ]);
 });
 
+test("a name that lacks the end of a setting is named with it", async () => {
+  expect(await said(gateway, ["INVENTORY_TIMEOUT=100", "TRUSTED_PROXY=10.0.0.1"])).toEqual([
+    ".env: INVENTORY_TIMEOUT is no setting and has no effect; INVENTORY_TIMEOUT_MS is one",
+    ".env: TRUSTED_PROXY is no setting and has no effect; TRUSTED_PROXIES is one",
+  ]);
+});
+
 test("the settings of both tiers in one file, and names of other programs, are no mistake", async () => {
   const lines = [...gateway, ...inventory, "NODE_EXTRA_CA_CERTS", "COMPOSE_PROJECT_NAME"].map((name) => `${name}=1`);
   for (const settings of [gateway, inventory, ["LOG_LEVEL"]]) expect(await said(settings, lines)).toEqual([]);
@@ -44,11 +51,13 @@ test("a name in the environment is nearly a setting only while that one is not s
 
 test("names that systemd, npm, Kubernetes and other programs set are no mistake", async () => {
   const names = [
-    ..."PATH HOME LANG LC_ALL LOGNAME USER SHELL TERM PWD TZ TMPDIR INVOCATION_ID JOURNAL_STREAM STATE_DIRECTORY".split(
+    ..."PATH HOME KEY LANG LC_ALL LOGNAME USER SHELL TERM PWD TZ TMPDIR INVOCATION_ID JOURNAL_STREAM STATE_DIRECTORY".split(
       " ",
     ),
     ..."npm_config_cache npm_config_loglevel npm_package_name npm_lifecycle_event NODE_ENV NODE_OPTIONS".split(" "),
-    ..."GATEWAY_PORT GATEWAY_SERVICE_HOST GATEWAY_SERVICE_PORT REDIS_HOST REDIS_PORT REDIS_TLS_URL".split(" "),
+    ..."GATEWAY_PORT GATEWAY_SERVICE_HOST GATEWAY_SERVICE_PORT REDIS_HOST REDIS_PORT REDIS_DB KEY_ID REDIS_TLS_URL".split(
+      " ",
+    ),
     ..."INVENTORY_SVC_PORT INVENTORY_SVC_SERVICE_HOST OTEL_LOG_LEVEL OTEL_SERVICE_NAME LOG_FORMAT DATABASE_URL".split(
       " ",
     ),

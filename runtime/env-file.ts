@@ -44,8 +44,13 @@ function readEnvFile(): NodeJS.Dict<string> {
 /** Letters that are added, left out or exchanged in a name that is mistyped. */
 const maxEdits = 2;
 
+/** Letters by which the beginning of a setting may differ from a name that ends too early, as TRUSTED_PROXY does. */
+const maxEditsOfBeginning = 1;
+
 function isNearly(name: string, setting: string): boolean {
-  return Math.abs(name.length - setting.length) <= maxEdits && editsBetween(name, setting) <= maxEdits;
+  if (Math.abs(name.length - setting.length) <= maxEdits && editsBetween(name, setting) <= maxEdits) return true;
+  // A single word, such as KEY, is too common a name.
+  return name.includes("_") && editsBetween(name, setting.slice(0, name.length)) <= maxEditsOfBeginning;
 }
 
 function editsBetween(from: string, to: string): number {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts a backup, a file on standard input, in place of both databases. It leaves the gateways stopped, so that keys that
-# were revoked after the backup can be revoked again before a caller uses one. Callers get 503 meanwhile.
+# were revoked or rotated after the backup can be revoked again before a caller uses one. Callers get 503 meanwhile.
 set -eu
 # A backup that failed has left an empty file, or one without this last line.
 if ! { [ -f /dev/stdin ] && tail -n 1 /dev/stdin | grep -q '^-- Dump completed'; }; then
@@ -15,7 +15,8 @@ docker compose exec -T mysql sh -c 'MYSQL_PWD=$MYSQL_ROOT_PASSWORD exec mysql --
 docker compose run --rm stock restored
 docker compose start inventory-svc
 cat <<'END'
-Restored. Each key that was revoked after the backup works again. Revoke it once more, then start the gateways:
+Restored. Each key that was revoked or rotated after the backup works again, and the successors of rotated ones are gone.
+Revoke them, issue new ones, then start the gateways:
   docker compose run --rm keys revoke KEY_ID
   docker compose start gateway
 END

@@ -126,6 +126,7 @@ export const stockMigrations: readonly Migration[] = [
   },
   {
     name: "0004_stock_floor",
+    drops: ["stock_times"],
     async up(db) {
       if (!(await db.schema.hasColumn("stock_head", "floor"))) {
         await db.schema.alterTable("stock_head", (table) => {

@@ -13,6 +13,8 @@ export interface Migration {
   readonly drops?: readonly string[];
   /** Chooses the rows that are lost, where `down` keeps others; by default all are. */
   readonly dropped?: (rows: Knex.QueryBuilder) => Knex.QueryBuilder;
+  /** The column whose values are lost when `down` takes the step back, and its value in a row that loses nothing. */
+  readonly dropsColumn?: { readonly table: string; readonly column: string; readonly unset: string | number | null };
   up(db: Knex): Promise<void>;
   down(db: Knex): Promise<void>;
 }
@@ -22,6 +24,8 @@ export interface StepBack {
   readonly step: string;
   /** Numbers of rows by table, of tables with rows only. */
   readonly rows: ReadonlyMap<string, number>;
+  /** Numbers of values by column, as `api_keys.pepper`, of columns with values only. */
+  readonly values: ReadonlyMap<string, number>;
 }
 
 /** How long a process waits for another one that migrates the same database. */
@@ -112,7 +116,9 @@ export async function migrate(
     }
     const last = migrations.find(({ name }) => name === taken!.at(-1)?.name);
     if (direction === "down") {
-      if (last) confirm({ step: last.name, rows: await rowsDroppedBy(db, last) });
+      if (last) {
+        confirm({ step: last.name, rows: await rowsDroppedBy(db, last), values: await valuesDroppedBy(db, last) });
+      }
       return (await db.migrate.down(options))[1];
     }
     const half = await db(tableName).where({ batch: beingTakenBack }).first("name");
@@ -138,10 +144,24 @@ async function rowsDroppedBy(db: Knex, step: Migration): Promise<Map<string, num
   const rows = new Map<string, number>();
   for (const table of step.drops ?? []) {
     if (!(await db.schema.hasTable(table))) continue; // an earlier attempt has dropped it
-    const [counted] = await (step.dropped ?? ((all) => all))(db(table)).count({ count: "*" });
-    if (Number(counted?.count) > 0) rows.set(table, Number(counted?.count));
+    const count = await countOf((step.dropped ?? ((all) => all))(db(table)));
+    if (count > 0) rows.set(table, count);
   }
   return rows;
+}
+
+async function valuesDroppedBy(db: Knex, { dropsColumn }: Migration): Promise<Map<string, number>> {
+  if (!dropsColumn) return new Map();
+  const { table, column, unset } = dropsColumn;
+  // An earlier attempt may have dropped it, or moved its table out of the way.
+  if (!((await db.schema.hasTable(table)) && (await db.schema.hasColumn(table, column)))) return new Map();
+  const count = await countOf(db(table).whereNot({ [column]: unset }));
+  return new Map(count > 0 ? [[`${table}.${column}`, count]] : []);
+}
+
+async function countOf(rows: Knex.QueryBuilder): Promise<number> {
+  const [counted] = await rows.count({ count: "*" });
+  return Number(counted.count);
 }
 
 /**

@@ -1,7 +1,7 @@
 // The commands of docs/operations/one-machine.md for backup and restore, on running services.
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { readdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import Sqlite from "better-sqlite3";
@@ -19,13 +19,11 @@ const stack = suiteStack();
 const installTimeoutMs = 600_000;
 const anyPort = "127.0.0.1:0";
 
-/** The blocks of a section, without the commands of systemd: the test stops and starts the processes itself. */
-function blocksOf(section: string, text = page): string[] {
+/** The blocks of a section. */
+function commandsOf(section: string, text = page): string {
   const [, part] = new RegExp(`^## ${section}\n(.*?)^## `, "ms").exec(text)!;
-  return [...part!.matchAll(/^```sh\n(.*?)^```/gms)].map(([, block]) => block!.replaceAll(/^systemctl .*\n/gm, ""));
+  return [...part!.matchAll(/^```sh\n(.*?)^```/gms)].map(([, block]) => block!).join("");
 }
-
-const commandsOf = (section: string, text?: string) => blocksOf(section, text).join("");
 
 const seed = [1001n, 1002n].map((petId) => ({ petId, quantity: 1, status: "available" as const }));
 
@@ -45,11 +43,14 @@ async function expectRestore(
   const system = await startSystem({ ...options, seed });
   stack.defer(() => system.close());
   const backup = commandsOf(`Backup on ${kind}`);
-  const [restore, letIn] = blocksOf(`Restore on ${kind}`);
+  const restore = commandsOf(`Restore on ${kind}`);
   const run = (text: string) => execute(adapt(text), folder);
+  const keys = async (...args: string[]) => expect(await system.runKeys(...args)).toMatchObject({ code: 0 });
 
   const { key } = await system.issueKey({ plan: "enterprise" });
-  const before = await system.issueKey({ plan: "pro" });
+  const issue = () => system.issueKey({ plan: "pro" });
+  const [revoked, rotated, inGrace, revokedInGrace] = [await issue(), await issue(), await issue(), await issue()];
+  for (const { keyId } of [inGrace, revokedInGrace]) await keys("rotate", keyId);
   const api = createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey: key });
   await api.update(1001n, 5);
   let isWriting = true;
@@ -59,32 +60,49 @@ async function expectRestore(
   const said = await run(backup);
   isWriting = false;
   await writer;
-  expect(said.trim()).toMatch(kind === "SQLite" ? /^ok\nok$/ : /^-- Dump completed on /);
+  expect(said.trim()).toMatch(kind === "SQLite" ? /^whole: \S+$/ : /^-- Dump completed on /);
 
-  const revoked = await system.runKeys("revoke", before.keyId);
-  expect(revoked).toMatchObject({ code: 0 });
+  for (const { keyId } of [revoked, revokedInGrace]) await keys("revoke", keyId);
+  await keys("rotate", rotated.keyId, "--grace", "0s");
   await api.update(1001n, 99);
   const { etag } = await api.list();
-  const later = await system.issueKey({ plan: "pro" });
+  const later = await issue();
   for (const gateway of system.gateways) await gateway.stop();
   await system.inventory.stop();
-  await failRestore?.(() => run(restore!));
-  await run(`${restore}${letIn}`);
+  await failRestore?.(() => run(restore));
+  expect(await systemctlCalls(folder)).toEqual([]);
+  // A restore that fails lets no caller in, and the next one knows the keys from before the first one.
+  await expect(run(restore.replace("-- restored", "-- unknown"))).rejects.toThrow("unknown");
+  const stop = "stop petstore-gateway petstore-inventory-svc";
+  expect(await systemctlCalls(folder)).toEqual([stop]);
+  await run(restore);
+  expect(await systemctlCalls(folder)).toEqual([stop, stop, "start petstore-inventory-svc petstore-gateway"]);
   await system.restartInventory();
   const { listen } = await system.startGateway();
 
   const ask = (path: string, apiKey: string, headers = {}) =>
     request(listen, { path, headers: { authorization: `Bearer ${apiKey}`, ...headers } });
   expect((await ask("/v1/inventory/1001", key)).json()).toMatchObject({ petId: 1001, quantity: 5 });
-  // The tag of the lost list is not that of another one, and the key that was issued later is gone,
-  // and so is the one that was revoked later.
+  // The tag of the lost list is not that of another one. The key that was issued later is gone, and so are those that
+  // were revoked or rotated later.
   expect(await ask("/v1/inventory", key, { "if-none-match": etag })).toMatchObject({ status: 200 });
-  for (const gone of [later, before]) expect(await ask("/v1/inventory", gone.key)).toMatchObject({ status: 401 });
+  const gone = [later, revoked, rotated, revokedInGrace];
+  const statuses = gone.map(async (each) => (await ask("/v1/inventory", each.key)).status);
+  expect(await Promise.all(statuses)).toEqual(gone.map(() => 401));
+  expect(await ask("/v1/inventory", inGrace.key)).toMatchObject({ status: 200 });
 }
 
+/** Runs commands; `systemctl` writes down how it is called, because the test stops and starts the processes itself. */
 async function execute(text: string, folder: string): Promise<string> {
-  const env = { PATH: process.env.PATH, HOME: folder };
+  await mkdir(join(folder, "bin"), { recursive: true });
+  await writeFile(join(folder, "bin/systemctl"), `#!/bin/sh\necho "$*" >> ${folder}/systemctl\n`, { mode: 0o755 });
+  const env = { PATH: `${folder}/bin:${process.env.PATH}`, HOME: folder };
   return (await promisify(execFile)("sh", ["-c", text], { cwd: folder, env })).stdout;
+}
+
+async function systemctlCalls(folder: string): Promise<string[]> {
+  const calls = await readFile(join(folder, "systemctl"), "utf8").catch(() => "");
+  return calls.split("\n").filter(Boolean);
 }
 
 /** Gives the commands of MySQL the account of a URL. */
@@ -133,16 +151,25 @@ test(
         await expect(restore()).rejects.toThrow("unable to open database");
         await writeFile(file, "no database".repeat(1_000));
         await expect(restore()).rejects.toThrow("file is not a database");
+        await writeFile(file, "");
+        await expect(restore()).rejects.toThrow(`no such table: ${tier}_migrations`);
         await rename(`${file}.away`, file);
       }
       expect(latest()).toBe(99);
     });
     // The files of before are kept, with what the backup does not have.
-    expect((await readdir(folder)).filter((name) => name.startsWith("before-"))).toHaveLength(1);
+    expect((await readdir(folder)).filter((name) => name.startsWith("before-"))).toHaveLength(2);
+    const backUp = (before = "") => {
+      return execute(before + adapt(commandsOf("Backup on SQLite")).replaceAll("/backup", "/second"), folder);
+    };
+    const noBackup = { stdout: "no backup\n" };
+    // Files of at most 40 KiB are a disk that fills up.
+    await expect(backUp("trap '' XFSZ\nulimit -f 80\n")).rejects.toMatchObject(noBackup);
+    expect(await readdir(folder)).toEqual(expect.arrayContaining(["second.part"]));
     await rename(join(folder, "gateway.sqlite"), join(folder, "keys.sqlite"));
-    const missing = execute(adapt(commandsOf("Backup on SQLite")).replaceAll("/backup", "/second"), folder);
-    await expect(missing).rejects.toMatchObject({ stdout: "" });
-    expect(await readdir(folder)).not.toContain("gateway.sqlite");
+    await expect(backUp()).rejects.toMatchObject(noBackup);
+    const names = await readdir(folder);
+    for (const name of ["second", "gateway.sqlite"]) expect(names).not.toContain(name);
   },
   installTimeoutMs,
 );
@@ -192,8 +219,12 @@ test(
       .replaceAll('"$OWNER/petstore_keys"', `"${moved.gateway}"`)
       .replaceAll('"$OWNER/petstore_stock"', `"${moved.inventory}"`)
       .replaceAll("petstore_keys", new URL(moved.gateway).pathname.slice(1))
+      .replaceAll("petstore_stock", new URL(moved.inventory).pathname.slice(1))
       .replaceAll("/opt/petstore-inventory", root);
     await execute(commands, folder);
+    const again = execute(commands, folder);
+    await expect(again).rejects.toMatchObject({ stdout: expect.stringMatching(/have [1-9]\d* rows already\n$/) });
+    expect(await systemctlCalls(folder)).toHaveLength(1);
     const service = await startProcess({
       name: "moved",
       script: "inventory-svc/main.ts",

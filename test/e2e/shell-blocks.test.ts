@@ -83,7 +83,6 @@ async function paste(shell: Shell, text: string, path = process.env.PATH!) {
     await writeFile(join(cwd, script), recorder, { mode: 0o755 });
   }
   await writeFile(join(cwd, "backup.sql"), "");
-  await writeFile(join(cwd, "revoked"), `"r1"\n`);
   const calls = join(cwd, "calls");
   await writeFile(calls, "");
   const [program, ...args] = shells[shell];

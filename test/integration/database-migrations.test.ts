@@ -126,8 +126,17 @@ describeEachDatabase("migrations", (url) => {
     await db("account_minutes").insert({ account_id: "acc_1", minute_start: 0, requests: 1 });
     const down = (tier: string, ...more: string[]) => command(bothIn(url()), "--down", "--only", tier, ...more);
 
-    for (const step of ["0005_stock_ledger", "0004_stock_floor", "0003_stock_requests", "0002_stock_adjustments"]) {
-      expect(await down("inventory")).toMatchObject({ code: 0, stdout: `inventory: down ${step}\n` });
+    await db("stock_times").insert({ revision: 1, noted_at: 0 });
+    const stepsBack = ["0005_stock_ledger", "0004_stock_floor", "0003_stock_requests", "0002_stock_adjustments"];
+    for (const step of stepsBack) {
+      if (step === "0004_stock_floor") {
+        expect(await down("inventory")).toMatchObject({
+          code: 1,
+          stderr: expect.stringMatching(/ 1 row of stock_times\n/),
+        });
+      }
+      const taken = await down("inventory", ...(step === "0004_stock_floor" ? ["--drop-data", step] : []));
+      expect(taken).toMatchObject({ code: 0, stdout: `inventory: down ${step}\n` });
     }
     const lost = "inventory: taking 0001_stock back drops 2 rows of stock\n";
     const advice = "Nothing was changed. Stop every inventory-svc, make a backup, then add --drop-data 0001_stock.\n";
@@ -152,6 +161,47 @@ describeEachDatabase("migrations", (url) => {
     expect(await down("gateway", "--drop-data", "0002_account_minutes")).toMatchObject({ code: 0 });
     expect(await down("gateway")).toMatchObject({ code: 1, stderr: expect.stringMatching(/ 1 row of accounts\n/) });
     expect(await db("accounts")).toHaveLength(1);
+  });
+
+  test("a step back that drops stored values of a column asks as for rows, and is finished without", async () => {
+    const db = open();
+    await command(bothIn(url()));
+    await db("accounts").insert({ id: "acc_1", name: "a", plan: "free", created_at: 0 });
+    const key = { account_id: "acc_1", env: "live", scopes: "", created_at: 0, pepper: "f" };
+    const keys = [1, 2].map((id) => ({ ...key, id: `key_${id}`, key_hash: Buffer.alloc(32, id) }));
+    await db("api_keys").insert(keys);
+    await db("api_keys").where({ id: "key_2" }).update({ line: "key_1" });
+    const minutes = [0, 5].map((refused, minute_start) => ({
+      account_id: "acc_1",
+      minute_start,
+      requests: 9,
+      refused,
+    }));
+    await db("account_minutes").insert(minutes);
+    const use = { account_id: "acc_1", day: "2026-01-01", requests: 1 };
+    await db("deprecated_use").insert(["getPet", "listOrders"].map((operation) => ({ ...use, operation })));
+    const down = (...more: string[]) => command(bothIn(url()), "--down", "--only", "gateway", ...more);
+
+    const lost = {
+      "0006_key_peppers": "2 values of api_keys.pepper",
+      "0005_key_lines": "1 value of api_keys.line",
+      "0004_refused_requests": "1 value of account_minutes.refused",
+      "0003_deprecated_operations": "1 value of deprecated_use.operation",
+    };
+    for (const [step, what] of Object.entries(lost)) {
+      const drops = `gateway: taking ${step} back drops ${what}\n`;
+      const advice = `Nothing was changed. Stop every gateway, make a backup, then add --drop-data ${step}.\n`;
+      expect(await down()).toEqual({ code: 1, stdout: "", stderr: drops + advice });
+      if (step === "0005_key_lines") {
+        // The command died after it had dropped the column.
+        await db.raw("alter table api_keys drop column line");
+        expect(await down()).toEqual({ code: 0, stdout: `gateway: down ${step}\n`, stderr: "" });
+        continue;
+      }
+      const taken = { code: 0, stdout: `gateway: down ${step}\n`, stderr: drops };
+      expect(await down("--drop-data", step)).toEqual(taken);
+    }
+    expect(await db("api_keys").orderBy("id").pluck("id")).toEqual(["key_1", "key_2"]);
   });
 
   test("adjustments keep their records when their table becomes that of all requests, and back", async () => {
@@ -190,9 +240,9 @@ describeEachDatabase("migrations", (url) => {
     const dropped: unknown[] = [];
     const down = () => migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
     expect([...(await down()), ...(await down()), ...(await down())]).toEqual(steps.toReversed());
-    const lostChanges = { step: "0005_stock_ledger", rows: new Map([["stock_ledger", 1]]) }; // the created entry
-    const noChanges = { step: "0004_stock_floor", rows: new Map() };
-    const lostRequests = { step: "0003_stock_requests", rows: new Map([["stock_requests", 1]]) };
+    const lostChanges = { step: "0005_stock_ledger", rows: new Map([["stock_ledger", 1]]), values: new Map() }; // the created entry
+    const noChanges = { step: "0004_stock_floor", rows: new Map(), values: new Map() };
+    const lostRequests = { step: "0003_stock_requests", rows: new Map([["stock_requests", 1]]), values: new Map() };
     expect(dropped).toEqual([lostChanges, noChanges, lostRequests]);
     expect(await tablesOf(db)).toEqual(tables);
     expect(await read()).toEqual(rows);

@@ -65,6 +65,7 @@ export const keyMigrations: readonly Migration[] = [
   },
   {
     name: "0003_deprecated_operations",
+    dropsColumn: { table: "deprecated_use", column: "operation", unset: "getPet" }, // `up` gives this name to all rows
     async up(db) {
       await rebuildDeprecatedUse(db, "by operation", deprecatedUseByOperation, (before) =>
         before.select("account_id", db.raw("'getPet'"), "day", "requests"),
@@ -76,52 +77,36 @@ export const keyMigrations: readonly Migration[] = [
       );
     },
   },
-  {
-    name: "0004_refused_requests",
-    async up(db) {
-      // A gateway of the previous version writes none, and its refused requests count as served.
-      await addColumn(db, "account_minutes", "refused", (table) =>
-        table.bigInteger("refused").notNullable().defaultTo(0),
-      );
-    },
-    async down(db) {
-      await dropColumn(db, "account_minutes", "refused");
-    },
-  },
-  {
-    name: "0005_key_lines",
-    async up(db) {
-      // The id of the family's first key, from which rotations made the others; null in that key's own row.
-      await addColumn(db, "api_keys", "line", (table) => table.string("line", 32));
-    },
-    async down(db) {
-      await dropColumn(db, "api_keys", "line");
-    },
-  },
-  {
-    name: "0006_key_peppers",
-    async up(db) {
-      // The fingerprint of the pepper that the key was made under.
-      await addColumn(db, "api_keys", "pepper", (table) => table.string("pepper", 32));
-    },
-    async down(db) {
-      await dropColumn(db, "api_keys", "pepper");
-    },
-  },
+  // A gateway of the previous version writes none, and its refused requests count as served.
+  columnStep("0004_refused_requests", { table: "account_minutes", column: "refused", unset: 0 }, (table) =>
+    table.bigInteger("refused").notNullable().defaultTo(0),
+  ),
+  // The id of the family's first key, from which rotations made the others; null in that key's own row.
+  columnStep("0005_key_lines", { table: "api_keys", column: "line", unset: null }, (table) => table.string("line", 32)),
+  // The fingerprint of the pepper that the key was made under.
+  columnStep("0006_key_peppers", { table: "api_keys", column: "pepper", unset: null }, (table) =>
+    table.string("pepper", 32),
+  ),
 ];
 
-async function addColumn(
-  db: Knex,
-  table: string,
+/** A step that adds a column. @param dropsColumn the column, and its value in a row that has none of its own */
+function columnStep(
   name: string,
+  dropsColumn: NonNullable<Migration["dropsColumn"]>,
   add: (table: Knex.AlterTableBuilder) => void,
-): Promise<void> {
-  if (!(await db.schema.hasColumn(table, name))) await db.schema.alterTable(table, add);
-}
-
-/** Knex would build the whole table again on SQLite. */
-async function dropColumn(db: Knex, table: string, name: string): Promise<void> {
-  if (await db.schema.hasColumn(table, name)) await db.raw("alter table ?? drop column ??", [table, name]);
+): Migration {
+  const { table, column } = dropsColumn;
+  return {
+    name,
+    dropsColumn,
+    async up(db) {
+      if (!(await db.schema.hasColumn(table, column))) await db.schema.alterTable(table, add);
+    },
+    async down(db) {
+      // Knex would build the whole table again on SQLite.
+      if (await db.schema.hasColumn(table, column)) await db.raw("alter table ?? drop column ??", [table, column]);
+    },
+  };
 }
 
 function deprecatedUseByDay(db: Knex, table: Knex.CreateTableBuilder): void {
