@@ -80,7 +80,7 @@ describe("the Helm chart", () => {
     });
   });
 
-  test("the job of kubernetes.md for commands has the pod of the migration, and programs that are there", async () => {
+  test("the job for commands in kubernetes.md has the pod of the migration, and real programs", async () => {
     const command = commandJob();
     expect(await schemaFaults([command])).toEqual([]);
     expect(await unknownMembers([command])).toEqual([]);

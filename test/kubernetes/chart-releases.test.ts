@@ -253,7 +253,7 @@ if (missing) console.warn(`The chart on Kubernetes cannot run ${missing}: skippe
     });
   });
 
-  test("the job of kubernetes.md for commands runs beside a release and leaves it as it is", async () => {
+  test("the job for commands in kubernetes.md runs beside a release and leaves it as it is", async () => {
     const release = await open("Helm 4");
     const gateways = watchTier(api, kubelets, release);
     await release.upgrade();
