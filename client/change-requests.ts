@@ -25,7 +25,7 @@ export type QuantityChange =
   | (AnyQuantityChange & {
       /** Negative to take away; not 0. */
       readonly delta: number;
-      /** Makes the adjustment happen once, unless its request has a key. */
+      /** Makes the adjustment happen once. Required without an `idempotencyKey`, refused beside one. */
       readonly requestId?: string | undefined;
     });
 
@@ -34,13 +34,13 @@ export interface IdempotencyKey {
   /** The account whose key it is; by default none. */
   readonly account?: string | undefined;
   readonly key: string;
-  /** Equal for repeats, and different for every other request with this key; by default made of each update. */
+  /** Equal in every repeat, different in any other request with this key. By default the service hashes each change. */
   readonly fingerprint?: string | undefined;
 }
 
 /** Changes that a caller sends together. */
 export interface ChangeRequest {
-  /** 1 to 100; with a key, and where they are all or nothing, each is of another entry. */
+  /** 1 to 100. With a key, or when they are all or nothing, each names a different entry. */
   readonly changes: readonly QuantityChange[];
   readonly idempotencyKey?: IdempotencyKey | undefined;
   /** Whether one refusal refuses all. By default each change stands alone. */
@@ -62,7 +62,7 @@ export interface Changed extends Item {
 /** What became of a change: its entry, once that is durable, or an error. */
 export type ChangeOutcome = Changed | InventoryError;
 
-/** Finds the change whose refusal refused all others of its request. @returns its index, -1 for none */
+/** Finds the change that made its whole request fail. @returns its index, -1 for none */
 export function refusedIn(outcomes: readonly ChangeOutcome[]): number {
   const itself = outcomes.findIndex((outcome) => isRefused(outcome) && outcome.errorReason !== "GROUP_REFUSED");
   return itself === -1 ? outcomes.findIndex(isRefused) : itself;

@@ -9,12 +9,13 @@ export interface ChangeCaller {
   /** Gives the end of its wait, by `performance.now()`. Called for each attempt. */
   readonly deadlineMs: () => number;
   /**
-   * Whether the caller is still there, asked just before the changes are sent: they must not follow what it sends next.
+   * Whether the caller still waits. Asked just before the changes are sent: those of a caller that has left must not
+   * happen after its next request.
    */
   readonly isWanted: () => boolean;
   /**
-   * Asked before each further attempt. True: the caller is there and has the right. False: that is not known yet. It
-   * throws or rejects once the caller has left or has lost the right.
+   * Asked before each further attempt. True: the caller still waits, and its key still allows the changes. False: that
+   * is not known yet. It throws or rejects once the caller has left or its key allows them no more.
    */
   readonly mayRetry: () => boolean | Promise<boolean>;
 }
@@ -39,7 +40,7 @@ export class ChangeSender {
    * unknown outcome if they happen once. A repeat of any other could undo a newer change that was acknowledged
    * meanwhile.
    *
-   * A broken stream can deliver its changes until their deadline. Until then a refusal of the repeat proves nothing about
+   * A broken stream can deliver its changes until their deadline. Until then a refusal of the repeat says nothing about
    * the first attempt, so `send` waits for the deadline before it answers that their outcome is unknown.
    *
    * @returns an outcome for each change, in order
@@ -115,7 +116,7 @@ async function untilNothingMayHappen(outcomes: readonly ChangeOutcome[], untilMs
   await new Promise((resolve) => setTimeout(resolve, Math.ceil(leftMs) + 1)); // timers may end a millisecond early
 }
 
-/** Whether no service has said what became of a change that was sent, so that one may still be about to make it. */
+/** Whether no service has said what became of a change that was sent, so that a service may still make it. */
 function isUnanswered(outcome: ChangeOutcome): boolean {
   return mayHaveHappened(outcome) && (outcome as InventoryError).errorReason === undefined;
 }

@@ -11,13 +11,16 @@ type ChangeSession = Session<ApplyChangesRequest, ApplyChangesResponse>;
 /** Messages under way at once. While the service writes one, the next ones arrive. */
 const maxMessages = 4;
 
-/** Changes in one message. They share its answer, so a larger one would make the first of them wait for the last. */
+/**
+ * Changes in one message, unless one request has more. They share its answer, so a larger message would make the first
+ * of them wait for the last.
+ */
 const maxMessageChanges = 64;
 
 /** The longest wait for a service to accept a stream. */
 const openTimeoutMs = 5_000;
 
-/** Maximum changes without an outcome. When there are more, no service answers, and further ones would only wait too. */
+/** Maximum changes without an outcome. So many mean that no service answers; further changes are refused. */
 const maxChanges = 10_000;
 
 /** A request that waits for its outcomes. */
@@ -33,7 +36,7 @@ interface QueuedRequest {
 
 /**
  * Lets callers share messages: the more callers there are, the larger the messages, and the less each change costs.
- * What waits goes out as one message as soon as an earlier one is answered, or is late.
+ * Up to four messages are under way at a time. What waits goes out as soon as one of them is answered, or is late.
  */
 export class ChangeSessions {
   readonly #open: () => ChangeStream;
@@ -46,7 +49,7 @@ export class ChangeSessions {
   #underWay = 0;
   /** The opening whose session takes what waits, unless it is late. */
   #opening: object | undefined;
-  #unanswered = 0;
+  #inFlight = 0;
   #isClosed = false;
 
   /** @param open opens a stream to one of the services */
@@ -59,21 +62,21 @@ export class ChangeSessions {
     return this.#isClosed;
   }
 
-  /** Changes that have no outcome yet. */
-  get unanswered(): number {
-    return this.#unanswered;
+  /** Changes in attempts that are under way. */
+  get changesInFlight(): number {
+    return this.#inFlight;
   }
 
   /**
    * Sends a request once. Never rejects.
    *
-   * A change that was sent and may have happened gets its outcome at the deadline. After the deadline the service
-   * decides nothing; what it has decided may still be committing. A later change queues behind it on the counter lock,
-   * so it never undoes what its caller does after the outcome.
+   * When its answer is lost, a change that may have happened gets an error at its deadline. After the deadline the
+   * service decides nothing; what it has decided may still be committing. A later change queues behind it on the
+   * counter lock, so the earlier change never undoes a later one of its caller.
    *
    * An idempotent request ends when its stream breaks; `ChangeSender` repeats it and waits for the deadline.
    *
-   * @param deadlineMs how long the caller waits, by `performance.now()`
+   * @param deadlineMs the end of the caller's wait, by `performance.now()`
    * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the
    *   caller sends next
    * @returns an outcome for each change, in order
@@ -82,10 +85,10 @@ export class ChangeSessions {
     return new Promise((resolve) => {
       const count = request.changes.length;
       const leftMs = deadlineMs - performance.now();
-      if (this.#unanswered + count > maxChanges) return resolve(forAll(request, tooMany()));
+      if (this.#inFlight + count > maxChanges) return resolve(forAll(request, tooMany()));
       if (this.#isClosed) return resolve(forAll(request, closed()));
       if (leftMs <= 0) return resolve(forAll(request, late(false)));
-      this.#unanswered += count;
+      this.#inFlight += count;
       // Timers may end a millisecond early. An answer that has arrived while this thread was busy is taken before the
       // immediate.
       const onLate = () => waiting.end(forAll(request, late(waiting.isSent)));
@@ -94,8 +97,8 @@ export class ChangeSessions {
         if (waiting.isEnded) return;
         waiting.isEnded = true;
         clearTimeout(timer);
-        this.#unanswered -= count;
-        while (this.#waiting[0]?.isEnded) this.#waiting.shift(); // where no service takes what waits
+        this.#inFlight -= count;
+        while (this.#waiting[0]?.isEnded) this.#waiting.shift(); // else it grows while no service takes from it
         resolve(outcomes);
       };
       const waiting: QueuedRequest = { request, deadlineMs, isWanted, end, isSent: false, isEnded: false };
@@ -184,7 +187,7 @@ export class ChangeSessions {
   }
 
   async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<void> {
-    // Rounded down: the service must not take for wanted what its caller has given up.
+    // Rounded down: the service must give up before the caller does.
     const groups = taken.map(({ request, deadlineMs }) => {
       return toWireGroup(request, Math.max(1, Math.floor(deadlineMs - session.acceptedMs)));
     });

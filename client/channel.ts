@@ -69,7 +69,7 @@ function openCertificates(files: TlsFiles, log: TlsLog | undefined): Certificate
   }
 }
 
-/** gRPC's own retries (gRFC A6): five attempts within two seconds and the call's deadline. */
+/** gRPC's own retries (gRFC A6): five attempts within the call's deadline, with waits of up to 2.8 s in all. */
 function retries(methods: RetriedMethods) {
   return {
     name: methods.map((method) => {

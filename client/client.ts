@@ -128,7 +128,7 @@ export function createInventoryClient({
     apply: (request, caller) => sender.send(request, caller),
 
     get changesInFlight() {
-      return sessions.unanswered;
+      return sessions.changesInFlight;
     },
 
     setStatus: async (change, options) => {

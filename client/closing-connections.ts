@@ -26,7 +26,7 @@ Http2SubchannelConnector.prototype.connect = async function (...args) {
   return opened;
 };
 
-// The kernel notices in place of those pings that the other end is gone: a watch has no deadline.
+// In place of those pings, the kernel finds out that the other end is gone: a watch has no deadline.
 const connector = Http2SubchannelConnector.prototype as unknown as Connector;
 const { tcpConnect } = connector;
 if (tcpConnect) {

@@ -20,7 +20,9 @@ export interface Page {
 }
 
 export interface ListOptions {
-  /** The petId after which the list begins, to go on after a break. The position to watch from stays the first one. */
+  /**
+   * The petId after which the list begins, to go on with a list that broke off. Watch from the position of that list.
+   */
   readonly afterPetId?: bigint | undefined;
   /** Whether removed entries come, too, as far as they are not forgotten. */
   readonly withRemoved?: boolean;
@@ -68,8 +70,9 @@ export interface AdjustedMany {
  * The inventory service. Calls throw InventoryError, or the reason of their signal; only `apply` never rejects.
  *
  * Updates and adjustments of all callers share messages. While the service is away, one is sent again within its time
- * if it has certainly not happened, or happens only once. Reads of entries are tried up to five times within about two
- * seconds. Other changes are sent once: after an unknown outcome only the caller knows whether it still wants them.
+ * if it has certainly not happened, or happens only once. Reads of entries are tried up to five times, with waits of up
+ * to 2.8 s in all. Other changes are sent once: after an unknown outcome only the caller knows whether it still wants
+ * them.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */
@@ -79,8 +82,8 @@ export interface InventoryClient {
   /**
    * Sets a quantity; durable once resolved. NOT_FOUND without an entry. `expectedRevision` may name up to 20 revisions:
    * ABORTED when the entry is at none of them. With a random `idempotencyKey` the update happens once within at least
-   * 24 hours: a repeat with the same key gets the first result, whatever has become of the entry. INVALID_ARGUMENT for
-   * the key of another update of the entry.
+   * 24 hours: a repeat with the same key gets the first result, whatever has become of the entry. INVALID_ARGUMENT when
+   * another update of this entry has used the key.
    */
   update(
     change: {
@@ -118,12 +121,12 @@ export interface InventoryClient {
     options?: CallOptions,
   ): Promise<AdjustedMany>;
   /**
-   * Makes changes of one request, each of which stands alone. Never rejects.
+   * Makes the changes of one request, each alone or all or nothing. Never rejects.
    *
    * @returns an outcome for each change, in order
    */
   apply(request: ChangeRequest, caller: ChangeCaller): Promise<readonly ChangeOutcome[]>;
-  /** Changes whose outcome is still to come. */
+  /** Changes in attempts that are under way. */
   readonly changesInFlight: number;
   /** Sets a status. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. */
   setStatus(
@@ -163,8 +166,8 @@ export interface InventoryClient {
    */
   watch(from: Position, options?: WatchOptions): AsyncIterable<WatchEvent>;
   /**
-   * Ends the watches. A call that was sent finishes, one that was not sent yet ends with UNAVAILABLE or CANCELLED, and
-   * every later one with CANCELLED.
+   * Ends the watches. A call that was sent finishes, but for `changesAfter`, which ends with CANCELLED. A call that was
+   * not sent yet ends with UNAVAILABLE or CANCELLED, and every later one with CANCELLED.
    */
   close(): void;
 }

@@ -8,8 +8,8 @@ import { connectionFault } from "./connection-fault.ts";
 export type StatusName = keyof typeof status;
 
 /**
- * What a reason tells of the change that failed. `decided`: it was refused where the record of an earlier attempt would
- * have been found, so neither has happened. `undone`: it has not happened, and nothing is known of an earlier attempt.
+ * What a reason tells of the change that failed. `decided`: the service looked for an earlier attempt, found none, and
+ * refused, so neither has happened. `undone`: it has not happened, and nothing is known of an earlier attempt.
  */
 const tellings: Readonly<Record<ErrorReason | "NOT_SENT", "decided" | "undone" | "unknown">> = {
   INVALID_FIELD: "undone",
@@ -36,8 +36,8 @@ export class InventoryError extends Error {
   /** gRPC status, as `NOT_FOUND`. */
   readonly code: StatusName;
   /**
-   * What went wrong within that status: the reason of google.rpc.ErrorInfo where the service says so, and `NOT_SENT`
-   * where the client has not sent the call, or not the last attempt of a read.
+   * What went wrong within that status: the reason of google.rpc.ErrorInfo where the service gives one. `NOT_SENT` when
+   * the client sent nothing; for a read, when it did not send the last attempt.
    */
   readonly errorReason: string | undefined;
   /** What belongs to the reason: the metadata of google.rpc.ErrorInfo. */
@@ -110,8 +110,8 @@ export function toInventoryError(error: unknown): InventoryError {
 }
 
 /**
- * Makes the error of a call or a stream that was under way. Only a reason is a word of the service: without one it got
- * lost, whatever status grpc-js or a proxy has made of that.
+ * Makes the error of a call or a stream that was under way. Only an error with a reason comes from the service. One
+ * without means that the call was lost, whatever status grpc-js or a proxy has made of that.
  *
  * @param losses the statuses of a loss; by default all
  */

@@ -14,7 +14,7 @@ export interface HistoryQuestion {
   readonly petId?: bigint | undefined;
   /** Only changes before this revision. The revision of a page's last change leads to the next page. */
   readonly beforeRevision?: bigint | undefined;
-  /** 1 to 1,000; by default 100. Fewer changes than this are the last ones. */
+  /** 1 to 1,000; by default 100. An answer with fewer changes is the last page. */
   readonly limit?: number | undefined;
 }
 

@@ -60,8 +60,9 @@ export function checkPosition(position: Position | undefined): Position {
 }
 
 /**
- * Passes on the revisions that an update expects: an empty list where any will do. @throws InventoryError
- * INVALID_ARGUMENT
+ * Checks the revisions that an update expects: undefined where any will do.
+ *
+ * @throws InventoryError INVALID_ARGUMENT, also for an empty list
  */
 export function checkRevisions(expected: bigint | readonly bigint[] | undefined): bigint[] | undefined {
   if (expected === undefined) return undefined;
@@ -113,7 +114,7 @@ export function checkNames<T extends object>(given: T, ...known: readonly (keyof
   return given;
 }
 
-/** @throws InventoryError INVALID_ARGUMENT for what is no gRPC target: grpc-js would look for it until the deadline */
+/** @throws InventoryError INVALID_ARGUMENT for an empty text or a URL: grpc-js would look for it until the deadline */
 export function checkAddress(address: unknown): void {
   const example = "must be a gRPC target, such as 127.0.0.1:50051 or dns:///inventory-svc:50051";
   if (typeof address !== "string" || address === "") throw invalid(`address ${example}`);
@@ -136,7 +137,7 @@ export function toItem(item: WireItem | undefined): Item {
   return entry;
 }
 
-/** Does the same for an entry of a list or of changes. */
+/** As `toItem`, for an entry of a list or of changes, which keeps `removed`. */
 export function toListedItem(item: WireItem): ListedItem {
   return readItem(item);
 }

@@ -61,8 +61,8 @@ async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: s
   const steps = await blamingDatabase(setting, () =>
     migrateDatabase(url, tier, migrations, direction, (back) => confirmBack(tier, back, mayDrop)),
   ).catch((error: Error) => {
-    // After a roll-back of the code its start may run this script. The older services and commands work on the newer
-    // schema.
+    // A deployment of the previous version may run this script when it starts. Its services and commands work on the
+    // newer schema.
     if (direction === "down" || !(error.cause instanceof LaterSchemaError)) throw error;
     console.error(`${tier}: ${error.cause.message}`);
     return [];
@@ -73,7 +73,7 @@ async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: s
 /**
  * Says which rows a step back drops.
  *
- * @param mayDrop the step that may drop rows: a command that is repeated must not take the one before it
+ * @param mayDrop the step that may drop rows, so that a repeated command does not take back the step before it
  * @throws OperatorError unless that is allowed
  */
 function confirmBack(tier: Tier, { step, rows }: StepBack, mayDrop: string | undefined): void {

@@ -50,7 +50,7 @@ export interface Gateway {
    * valid request is for.
    */
   readonly headersFor: (address: string, request?: IncomingMessage) => HeaderList;
-  /** Counts and logs what is answered outside the router. */
+  /** Counts and logs an invalid request, which is answered outside the router. */
   readonly onMalformed: Observer["onMalformed"];
   /**
    * Resolves when the gateway can serve: keys can be looked up, and the list is loaded. Until then the log says what is

@@ -20,7 +20,7 @@ const deps: OperationDeps = {
     load: unused,
     changesAfter: unused,
     endRepeats: unused,
-    updatesInFlight: 0,
+    changesInFlight: 0,
     updatesUnknown: 0,
     close: unused,
   },

@@ -50,7 +50,7 @@ export function createRpcServer({
   maxConnectionAgeMs,
   connectionGraceMs,
 }: RpcServerOptions): RpcServer {
-  // No pings: by one, grpc-js would end the calls on a closing connection. The maximum age ends dead connections, too.
+  // No pings: a ping makes grpc-js end the calls on a closing connection. The maximum age ends dead connections, too.
   const server = new Server({
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_connection_age_ms": maxConnectionAgeMs,
@@ -114,7 +114,7 @@ function reflectedFiles(): PackageDefinition {
   return { contract: { fileDescriptorProtos } } as unknown as PackageDefinition;
 }
 
-/** What the system has said about the one address, out of the words of grpc-js about all of them. */
+/** The system's error for the one address, taken out of grpc-js's list of errors. */
 function reasonOf({ message }: Error): string {
   return /^No address added .* errors: \[(.*)\]$/.exec(message)?.[1] ?? message;
 }

@@ -18,7 +18,7 @@ export interface ServiceMetrics {
   readonly registry: Registry;
   /** Counts and logs calls. */
   readonly onCall: OnCall;
-  /** Measures how long changes wait for their transaction. */
+  /** Measures how long groups of changes wait for their transaction. */
   readonly onDequeued: GroupCommitOptions["onDequeued"];
   /** Measures write transactions. */
   readonly onWritten: GroupCommitOptions["onWritten"];
@@ -45,7 +45,7 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
     "rpc_duration_seconds",
     "gRPC calls, and each update or check on a stream, by method and status code",
   );
-  const waits = distribution("commit_wait_seconds", "Waits of changes until a transaction takes them").series();
+  const waits = distribution("commit_wait_seconds", "Waits of groups until a transaction takes them").series();
   const sizes = distribution("commit_changes", "Changes in a transaction", sizeBounds).series();
   const commits = distribution("commit_duration_seconds", "Write transactions, with their retries");
   const [committed, failed] = [commits.series({ outcome: "committed" }), commits.series({ outcome: "failed" })];

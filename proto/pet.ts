@@ -15,12 +15,12 @@ export const maxQuantity = 2_147_483_647;
 /** The most revisions that an update may name as those that it expects. */
 export const maxExpectedRevisions = 20;
 
-/** The longest reason of a change, in characters: JSON Schema and the databases count no units of UTF-16. */
+/** The longest reason of a change, in code points, as JSON Schema and the databases count. */
 export const maxReasonLength = 200;
 
 const reasonForm = new RegExp(`^[^\\p{Cc}\\p{Cs}]{1,${maxReasonLength}}$`, "u");
 
-/** Whether a text may be the reason of a change: it is not empty or too long, and has no control or half character. */
+/** Whether a text may be the reason of a change: neither empty nor too long, without control or half characters. */
 export function isReason(text: string): boolean {
   return reasonForm.test(text);
 }

@@ -1,4 +1,4 @@
-/** Makes what callers get of the answers that carry entries. */
+/** Converts answers with entries to what callers get. */
 import { readBody, type SentEntry, withPetId } from "./exact-json.ts";
 import type { InventoryEntry, InventoryList } from "./inventory-api.ts";
 import type { Answer } from "./request-sender.ts";

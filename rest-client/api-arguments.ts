@@ -1,7 +1,7 @@
 /** Checks arguments before anything is sent: each of these functions throws a TypeError for one that is wrong. */
 
 /**
- * Checks the names of options: one that is misspelt, such as `ifmatch`, must not be as if it were not there.
+ * Checks the names of options: one that is misspelt, such as `ifmatch`, must not be ignored.
  *
  * @param where what takes them
  */
@@ -73,7 +73,7 @@ function toInteger(name: string, value: number, min: number, max: number): numbe
   throw new TypeError(`${name} must be an integer from ${min} to ${max}: ${value}`);
 }
 
-/** Reads the tag that changes are asked for since. It is empty where a proxy removes the header. */
+/** Checks the `since` tag of `changes`. It is empty where a proxy removes the header. */
 export function toSince(since: string): string {
   if (typeof since === "string" && since.trim()) return since;
   throw new TypeError("since is empty: pass the etag of a list or of changes");
@@ -93,7 +93,7 @@ const validKey = /^(?:"([\w.:-]{1,64})"|([\w.:-]{1,64}))$/;
 /**
  * Reads a key as the API does, bare or as a quoted string, so that both are the same key.
  *
- * @returns the bare key; a new one without one
+ * @returns the bare key; a new key when none is given
  */
 export function toKey(idempotencyKey: string | undefined): string {
   if (idempotencyKey === undefined) return newKey();

@@ -1,6 +1,6 @@
 /** Reads the headers that tell what is left of the limits, and how long to wait. */
 
-/** The longest time that a header is taken to tell: timers end at once when they are set to more than 2^31 ms. */
+/** Longer times in headers are cut to this: timers end at once when they are set to more than 2^31 ms. */
 const maxToldMs = 24 * 86_400_000;
 
 /** A window as an answer tells it. */
@@ -32,8 +32,8 @@ export function readRetryAfterMs(headers: Headers): number | undefined {
 }
 
 /**
- * Whether an error tells another window than those of the account, which has one of a day: that of the address, or of
- * the requests that no limit counts.
+ * Whether an error tells no window of the account, of which one is `day`. Then it tells that of the address, or of a
+ * limit beside the account's windows, such as that of updates with a key.
  */
 export function tellsOthers(headers: Headers): boolean {
   const policies = readItems(headers.get("ratelimit-policy"));

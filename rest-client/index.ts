@@ -41,7 +41,7 @@ export { InventoryApiError } from "./inventory-api-error.ts";
 export type * from "./types.ts";
 export type { Adjustment, UpdateEntry } from "./update-batches.ts";
 
-/** Entries with a tag that are remembered, the latest. */
+/** Maximum entries that are remembered with their tags: the latest ones. */
 const maxRemembered = 1_000;
 
 /** @throws TypeError for options that are missing, unknown or invalid */
@@ -167,7 +167,7 @@ export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
 
   async function rateLimit(options: CallOptions = {}): Promise<RateLimitStatus> {
     const { signal } = toOptions("rateLimit", options, "signal");
-    return readBody(await send({ path: "/rate_limit", isFree: true, signal }), (status: RateLimitStatus) => {
+    return readBody(await send({ path: "/rate_limit", isUncharged: true, signal }), (status: RateLimitStatus) => {
       if (!status.ban) pace.endBan();
       return status;
     });
@@ -208,7 +208,7 @@ export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
     usage: async (options = {}) => {
       const { hours, signal } = toOptions("usage", options, "hours", "signal");
       const query = hours === undefined ? "" : `?hours=${toHours(hours)}`;
-      return readBody(await send({ path: `/usage${query}`, isFree: true, signal }), (sent: Usage) => sent);
+      return readBody(await send({ path: `/usage${query}`, isUncharged: true, signal }), (sent: Usage) => sent);
     },
     rotateKey: async (options = {}) => {
       const { graceSeconds, signal } = toOptions("rotateKey", options, "graceSeconds", "signal");

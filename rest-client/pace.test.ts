@@ -8,7 +8,8 @@ function headers(minute: [left: number, seconds: number], day: [left: number, se
 }
 
 /** Takes over an answer to a request that no limit counts. */
-const learnFreely = (windows: Windows, told: Headers, nowMs: number) => windows.learn(told, windows.sentFree(), nowMs);
+const learnFreely = (windows: Windows, told: Headers, nowMs: number) =>
+  windows.learn(told, windows.sentUncharged(), nowMs);
 
 test("one request finds out what is left before the others, and another one if it gets no answer", () => {
   const windows = new Windows();
@@ -132,7 +133,7 @@ test("answers that are lost at the same time let one request leave, not one for 
 test("a request that no limit counts may be lost without an effect", () => {
   const windows = new Windows();
   learnFreely(windows, headers([59, 60]), 0);
-  windows.lose(windows.sentFree());
+  windows.lose(windows.sentUncharged());
   windows.sent(0);
   expect(windows.waitMs(0)).toBe(0);
 });

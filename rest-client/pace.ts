@@ -19,7 +19,7 @@ const noBan = { endsAtMs: 0, toldAt: 0 };
  * milliseconds of any one clock.
  *
  * Only answers tell what is left: a request that got none may not have reached the API. Until its attempt ends, each
- * request takes one of it, because its answer may be late.
+ * request counts as one less left, because its answer may come late.
  */
 export class Windows {
   #known: ReadonlyMap<string, ToldWindow> = new Map();
@@ -35,7 +35,7 @@ export class Windows {
   #latestTold = 0;
   #latestMs = Number.NEGATIVE_INFINITY;
   #probe = { number: 0, sentMs: 0 };
-  /** The latest ban, and the count when it was told: a later request that is not refused for it ends it. */
+  /** The latest ban, and the count when it was told. A later request that gets no ban error ends the ban. */
   #ban = noBan;
 
   /** Time in ms until the next request may leave; 0 for at once. */
@@ -62,7 +62,7 @@ export class Windows {
 
   /** Counts a request that leaves now. @returns its number, for `learn` or `lose` at the end of its attempt */
   sent(nowMs: number): number {
-    const number = this.sentFree();
+    const number = this.sentUncharged();
     this.#latestMs = nowMs;
     if (this.#isUnknown(nowMs)) this.#probe = { number, sentMs: nowMs };
     this.#underWay.add(number);
@@ -70,7 +70,7 @@ export class Windows {
   }
 
   /** As `sent`, for a request that no limit counts. */
-  sentFree(): number {
+  sentUncharged(): number {
     this.#count += 1;
     return this.#count;
   }
@@ -115,7 +115,7 @@ export class Windows {
     return told > 0 ? endsAtMs - nowMs : this.#waitForEnd(endsAtMs, nowMs);
   }
 
-  /** Waits for an end, or until a request may find out whether it has come before its time. */
+  /** Time in ms until an end, or until the next request that may find that it has come early. */
   #waitForEnd(endsAtMs: number, nowMs: number): number {
     const restMs = endsAtMs - nowMs;
     return restMs > maxSpacingMs ? this.#latestMs + maxSpacingMs - nowMs : restMs;
@@ -178,8 +178,8 @@ export class Pace {
   }
 
   /** Counts a request that no limit counts, and that waits for none. @returns its number, for `learn` */
-  free(): number {
-    return this.#windows.sentFree();
+  uncharged(): number {
+    return this.#windows.sentUncharged();
   }
 
   /** Takes over what the headers of the answer to a request tell. */
@@ -206,7 +206,10 @@ export class Pace {
     this.#next();
   }
 
-  /** Lets all leave that may, and refuses those that need not wait. A timer, an answer or a new request calls it again. */
+  /**
+   * Lets all leave that may, and fails those that may not wait: all during a ban, and impatient ones when a window is
+   * spent for more than 2 minutes. A timer, an answer or a new request calls it again.
+   */
   #next(): void {
     clearTimeout(this.#timer);
     const nowMs = performance.now();

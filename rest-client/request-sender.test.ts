@@ -238,13 +238,13 @@ test("patient requests ask for a spent day once a minute at most, and go on afte
 });
 
 test.each([
-  { status: 429, code: "rate_limit_exceeded", isFree: false },
-  { status: 429, code: "rate_limit_exceeded", isFree: true },
-  { status: 408, code: "timeout", isFree: false },
-  { status: 401, code: "invalid_api_key", isFree: false },
+  { status: 429, code: "rate_limit_exceeded", isUncharged: false },
+  { status: 429, code: "rate_limit_exceeded", isUncharged: true },
+  { status: 408, code: "timeout", isUncharged: false },
+  { status: 401, code: "invalid_api_key", isUncharged: false },
 ])(
-  "a $status whose window is not the account's stops no other call (free: $isFree)",
-  async ({ status, code, isFree }) => {
+  "a $status whose window is not the account's stops no other call (uncharged: $isUncharged)",
+  async ({ status, code, isUncharged }) => {
     const ofAccount = {
       "RateLimit-Policy": '"minute";q=1000;w=60, "day";q=10000;w=86400',
       RateLimit: '"minute";r=900;t=50, "day";r=9000;t=80000',
@@ -262,7 +262,7 @@ test.each([
     };
     const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace: new Pace() });
     await send({ path: "/inventory" });
-    const refused = send({ path: "/inventory", isFree }).catch(() => undefined);
+    const refused = send({ path: "/inventory", isUncharged }).catch(() => undefined);
     await jest.advanceTimersByTimeAsync(0);
     const done = jest.fn();
     for (let i = 0; i < 10; i++) void send({ path: "/inventory" }).then(done);
@@ -351,6 +351,6 @@ test("a request whose signal was aborted before is not sent, though no limit cou
   };
   const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace: new Pace() });
   const signal = AbortSignal.abort(new Error("enough"));
-  await expect(send({ path: "/rate_limit", isFree: true, signal })).rejects.toThrow("enough");
+  await expect(send({ path: "/rate_limit", isUncharged: true, signal })).rejects.toThrow("enough");
   expect(count).toBe(0);
 });

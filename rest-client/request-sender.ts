@@ -21,7 +21,7 @@ export interface ApiRequest {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly body?: string;
   /** Whether no limit counts it, so that it waits for none and a banned key may send it. */
-  readonly isFree?: boolean;
+  readonly isUncharged?: boolean;
   /** Whether it goes on until it succeeds or is refused for good. */
   readonly isPatient?: boolean;
   /** Time in ms for which the gateway may hold the answer back. */
@@ -61,12 +61,12 @@ export function createSender({
    * @throws InventoryApiError for every other outcome; the reason of `signal` once that is aborted
    */
   async function send(request: ApiRequest): Promise<Answer> {
-    const { isFree = false, isPatient = false, signal } = request;
+    const { isUncharged = false, isPatient = false, signal } = request;
     const headers = new Headers({ ...request.headers, Authorization: authorization }); // throws for invalid values
     let failingSinceMs: number | undefined;
     let limitMs = 0; // the longest wait for the end of a window, which uses up no patience
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
-      const number = isFree ? pace.free() : await pace.turn(isPatient, signal);
+      const number = isUncharged ? pace.uncharged() : await pace.turn(isPatient, signal);
       const outcome = await attempt(request, headers, number);
       if (!(outcome instanceof InventoryApiError)) return outcome;
       if (!isPassing(outcome)) throw outcome;

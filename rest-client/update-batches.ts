@@ -1,4 +1,4 @@
-/** Checks many changes and writes them down before the first of them is sent. */
+/** Checks many changes and renders them as JSON before the first of them is sent. */
 import { toDelta, toIfMatch, toKey, toOptions, toPetId, toQuantity, toReason } from "./api-arguments.ts";
 
 /** One of many updates. */

@@ -30,7 +30,7 @@ export class CertificateFiles implements CertificateProvider {
   readonly #identityListeners = new Set<IdentityListener>();
   #loaded: TlsContents;
   #seen: TlsContents;
-  /** The latest contents that cannot be used with their faults, as JSON; undefined once contents are loaded. */
+  /** As JSON: the latest contents that were refused, and their faults; undefined once contents are loaded. */
   #refused: string | undefined;
   #timer: NodeJS.Timeout | undefined;
 

@@ -10,7 +10,7 @@ import { overLimit } from "./admission-errors.ts";
 export interface GuardLimit {
   readonly points: number;
   readonly duration: 60 | 86_400;
-  /** Its name on Redis. */
+  /** Its name on Redis; without `petstore:` that of its window in the limit headers. */
   readonly keyPrefix: `petstore:${string}`;
 }
 
@@ -29,7 +29,7 @@ export const rotationLimit: GuardLimit = {
 };
 
 /**
- * Entries that an account sends with an Idempotency-Key: each that is updated leaves a record in the database for 25
+ * Entries that an account sends with an Idempotency-Key: each that is updated leaves a record in the database for 26
  * hours. The guard cannot know which are repeats, so they count, too.
  */
 export function keyedUpdateLimit(perDay: number): GuardLimit {
@@ -70,7 +70,7 @@ export class GuardMemory extends RateLimiterMemory {
 /** Ids of which a guard remembers that nothing is left. Redis is asked about others. */
 const maxExhausted = 10_000;
 
-/** How long that is remembered at most: a Redis that was away meanwhile may know better. */
+/** How long that is remembered at most: after an outage, Redis may have points left for the id. */
 const maxExhaustedMs = 60_000;
 
 /** Counts with rate-limiter-flexible, in one window for each id. Its times go by `Date.now`, as the library's do. */
@@ -90,8 +90,8 @@ export class AccountGuard {
   constructor(limiter: RateLimiterAbstract, onRefused: (plan: PlanName) => void) {
     this.#limiter = limiter;
     this.#onRefused = onRefused;
-    const { points: limit, duration: seconds } = limiter;
-    this.windows = [{ name: seconds === 60 ? "minute" : "day", seconds, limit }];
+    const { keyPrefix, points: limit, duration: seconds } = limiter;
+    this.windows = [{ name: keyPrefix.replace("petstore:", ""), seconds, limit }];
   }
 
   /**
@@ -108,7 +108,7 @@ export class AccountGuard {
     throw overLimit(decision);
   }
 
-  /** Charges an account or a family, unless it refuses. A denial is returned, not thrown, and shows nothing left. */
+  /** Charges an account or a family if the limit has room. A denial is returned, not thrown, and shows nothing left. */
   async charge(id: string, cost = 1): Promise<Decision> {
     const window = this.windows[0]!;
     const exhaustedMs = (this.#exhaustedUntilMs.get(id) ?? 0) - performance.now();
@@ -130,7 +130,7 @@ export class AccountGuard {
   }
 }
 
-/** A window that lasts for longer than it is long has begun before the clock was set back. */
+/** More time left than the window's length means that the clock was set back: so it is capped. */
 function decision(window: Window, admitted: boolean, { remainingPoints, msBeforeNext }: RateLimiterRes): Decision {
   const nowMs = Date.now();
   const resetAtMs = nowMs + Math.min(msBeforeNext, window.seconds * 1_000);

@@ -36,7 +36,7 @@ export interface AdmissionOptions {
   /** Counts the refusals of families of keys; too many bring a ban. */
   readonly refusals: Pick<RefusalCounter, "refused">;
   /** Gets the plan and the reason of every 429 of limits, bans and addresses; `AccountGuard` reports its own. */
-  readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "address") => void;
+  readonly onRefused: (plan: PlanName | "none", reason: "minute" | "day" | "ban" | "address") => void;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -73,7 +73,7 @@ export interface Admission {
     context: RequestContext,
     operation: OperationAccess | undefined,
   ) => Promise<void>;
-  /** Whether the key of such a request is still good, as far as this gateway remembers. */
+  /** Whether the key of an admitted request still works and is not banned, as far as this gateway remembers. */
   readonly isKeyGood: (context: RequestContext) => boolean;
   /**
    * Looks again at the key of a request that is held, or had to wait.
@@ -86,7 +86,7 @@ export interface Admission {
   /** `reverifyCaller` when a held request goes on; it also renews the `limitHeaders`, without a charge. */
   readonly readmit: (context: RequestContext) => Promise<void>;
   /**
-   * Admits a request for the documentation, which needs no key and is counted by its address, beside all others.
+   * Admits a request for the documentation, which needs no key. It is counted by its address, in a limit of its own.
    *
    * @throws ApiError rate_limit_exceeded
    */
@@ -152,9 +152,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
     context.limitHeaders = limitHeaders(windows, decision);
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;
-    const { name, resetAtMs } = bindingWindow(decision.states);
+    const { seconds, resetAtMs } = bindingWindow(decision.states);
     refusals.refused(principal.familyId, resetAtMs - decision.nowMs);
-    onRefused(principal.plan, name);
+    onRefused(principal.plan, seconds === 60 ? "minute" : "day");
     throw overLimit(decision);
   }
 

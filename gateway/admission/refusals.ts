@@ -4,7 +4,7 @@ import { LRUCache } from "lru-cache";
 /** The time within which refusals of a key count together: a minute that slides. */
 export const refusalWindowMs = 60_000;
 
-/** How often refusals are shared. Refusals within one such time count as one moment. */
+/** How often refusals are shared. Refusals within one slot get the same time; each still counts. */
 export const refusalSlotMs = 100;
 
 const maxKeys = 100_000;
@@ -29,8 +29,8 @@ export interface RefusalCounterOptions {
 }
 
 /**
- * The time after the first 429 of a wait within which further refusals do not count. Their requests may have been sent
- * before that 429 arrived: they were in the network, or behind another request of their connection.
+ * For this long after the first 429 of a wait, further refusals do not count. Their requests may have been sent before
+ * that 429 arrived: they were in the network, or behind another request of their connection.
  */
 const underWayMs = 1_000;
 

@@ -109,7 +109,7 @@ test("heads that have not ended take no more than their room, and give it back",
   clients.length = 0;
   await bring(3);
   expect(clients.map(({ accepted }) => accepted.destroyed)).toEqual([false, false, true]);
-}, 60_000);
+}, 120_000);
 
 test("a head of a usual size arrives in pieces while the clients of 40 addresses fill the room", async () => {
   const { open } = await start({ maxConnections: 10_000, isProxy: false });
@@ -128,7 +128,7 @@ test("a head of a usual size arrives in pieces while the clients of 40 addresses
     await until(() => accepted.bytesRead === bytesRead + piece.length);
   }
   await until(() => answers() === 1);
-}, 60_000);
+}, 120_000);
 
 test("an address takes half of the room for heads and pipelined bytes, and others go on", async () => {
   const most = Math.floor(room / 2 / roomOfHead);
@@ -152,7 +152,7 @@ test("an address takes half of the room for heads and pipelined bytes, and other
   inTwo.socket.write("\r\n");
   const ahead = await send(get("/").repeat(1_500), "127.0.0.2");
   await until(() => inTwo.answers() === 1 && ahead.answers() === 1_500);
-}, 60_000);
+}, 120_000);
 
 test("an idle connection may send four empty lines between requests; with more it is closed", async () => {
   const { open } = await start();

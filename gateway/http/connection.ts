@@ -20,13 +20,10 @@ const headBytesWithoutRoom = 4 * 1024;
 /** Line breaks before a request that are ignored: some clients send one after a body. */
 const maxBreaks = 8;
 
-/** What the parser does not find wrong with the body of a request. */
+/** Faults of a body that Node's parser lets through. */
 export type BodyFault = "cut short" | "too many pieces";
 
-/**
- * How often the bytes of one request may be cut where it could have ended but has not, as at an empty line within a
- * chunked body. Parsing each piece costs nearly as much as a request.
- */
+/** Maximum cuts of one request, at places where it might end: parsing each piece costs nearly as much as a request. */
 const maxCuts = 1_000;
 
 const emptyLine = Buffer.from("\r\n\r\n");
@@ -36,7 +33,7 @@ const none = Buffer.alloc(0);
 /**
  * Stands between a socket and Node's parser. The parser gets the bytes of one request, and those of the next one after
  * the response has closed. So a client can make the gateway keep one request and `maxWaitingBytes`, whatever it sends
- * (pipelining, RFC 9112 section 9.3.2), and requests need no order of their own.
+ * (pipelining, RFC 9112 section 9.3.2), and responses need no queue.
  */
 export class Connection {
   readonly socket: Socket;
@@ -196,7 +193,7 @@ export class Connection {
     if (length < all) this.#end = "of room";
     if (length > maxBehindHeldBytes && this.#open) hurry(this.#open);
     this.#room.take(this.#owner, length);
-    this.#waiting = Buffer.allocUnsafeSlow(length); // of the shared pool, a few bytes could keep 8 KiB
+    this.#waiting = Buffer.allocUnsafeSlow(length); // a few bytes of the shared pool would keep 8 KiB alive
     before.copy(this.#waiting);
     bytes.copy(this.#waiting, before.length);
     if (this.#end !== undefined) this.#finish();
@@ -236,7 +233,7 @@ export class Connection {
     if (this.#end !== undefined) this.#finish();
   };
 
-  /** Whether a request may begin in the bytes that wait. A part of a head is none when its rest was dropped. */
+  /** Whether a request may begin in the bytes that wait. A head whose rest was dropped is no request. */
   get #mayHoldRequest(): boolean {
     return this.#waiting.length > 0 && (this.#end !== "of room" || this.#waiting.includes(emptyLine));
   }

@@ -47,12 +47,13 @@ export interface InvalidRequestOptions {
 
 /**
  * The fault of a request that Node's parser has let through; undefined for a valid one. A target that is a URL without
- * a valid host is taken out of the request: `url.parse`, which Express uses, would print it, with what is secret in it.
+ * a valid host, or that has a fragment (RFC 9112 section 3.2), is taken out of the request: `url.parse`, which Express
+ * uses for both, may print it, with what is secret in it.
  */
 export function requestFault(request: IncomingMessage): ApiError | undefined {
   const { httpVersion, rawHeaders, headers } = request;
   const [, host = ""] = /^[^/?#]*:\/\/([^/?#]*)/.exec(request.url!) ?? [];
-  if (!hostPattern.test(host)) {
+  if (!hostPattern.test(host) || request.url!.includes("#")) {
     request.url = "";
     return invalidTarget;
   }

@@ -5,9 +5,9 @@ import { hurry } from "./request-context.ts";
 const askMs = 250;
 
 /**
- * Asks a client that sends no more whether it is there until its answer begins. When it has left, its kernel refuses
- * what it is sent, and the second write fails. One that has only ended its side takes interim responses as it takes
- * others (RFC 9110 section 15.2).
+ * Keeps asking a client that sends no more whether it is still there, until its answer begins. When it has left, its
+ * kernel refuses what it is sent, and the second write fails. One that has only ended its side takes interim responses
+ * as it takes others (RFC 9110 section 15.2).
  */
 export function askWhetherThere(response: ServerResponse): void {
   hurry(response);
@@ -20,7 +20,7 @@ export function askWhetherThere(response: ServerResponse): void {
   response.once("close", () => clearInterval(timer));
 }
 
-/** Resolves once it is known whether a client that has ended its side has left: its response is destroyed then. */
+/** Waits until it is known whether a client that has ended its side has left. If so, its response is destroyed. */
 export async function leaveIsKnown(response: ServerResponse): Promise<void> {
   if (response.destroyed) return;
   await new Promise((resolve) => {

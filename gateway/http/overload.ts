@@ -15,7 +15,7 @@ export interface OverloadOptions {
 /** How often the delay of the event loop is measured. */
 const probeMs = 50;
 
-/** An overload ends when the event loop was busy for a smaller share than this of such a window. */
+/** An overload ends after a window of `windowMs` in which the event loop was busy for at most `busyShare` of it. */
 const windowMs = 1_000;
 const busyShare = 0.9;
 

@@ -60,12 +60,15 @@ export function setContext(response: ServerResponse, context: RequestContext): v
   (response as WithContext)[key] = context;
 }
 
-/** Whether a response waits for no work of this thread. False for one that has not passed the gateway's entrance. */
+/**
+ * Whether a response waits for the network or a change, not for this thread. False for one that has not passed the
+ * gateway's entrance.
+ */
 export function waitsForOthers(response: ServerResponse): boolean {
   return (response as WithContext)[key]?.waitsForOthers ?? false;
 }
 
-/** Has a held request answered at once. Does nothing for a response that has not passed the gateway's entrance. */
+/** Makes a held request answer at once. Does nothing for a response that has not passed the gateway's entrance. */
 export function hurry(response: ServerResponse): void {
   const context = (response as WithContext)[key];
   if (!context) return;

@@ -108,8 +108,8 @@ const bodyKey = Symbol("petstore body");
 type WithBody = IncomingMessage & { [bodyKey]?: Promise<Buffer> };
 
 /**
- * Begins to take the body of a request, for `readBody`. A body that no operation reads is dropped as it comes. Until a
- * body is taken, Node keeps each piece of it in a buffer of its own, and a client may send it byte by byte.
+ * Begins to take the body of a request, for `readBody`. That of a GET or HEAD is dropped as it comes. Until a body is
+ * taken, Node keeps each piece of it in a buffer of its own, and a client may send it byte by byte.
  */
 export function takeBody(request: IncomingMessage): void {
   if (request.readableEnded || request.readableDidRead) return; // there is none, or something else has read it

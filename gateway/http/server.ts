@@ -51,7 +51,7 @@ export interface PublicServer {
   close(): Promise<void>;
 }
 
-/** A client that takes nothing for this long is cut off at a stop. It fits a drain. */
+/** A client that takes nothing for this long is cut off at a stop. It is shorter than `DRAIN_SECONDS` by default. */
 const stopStallMs = 5_000;
 
 /** One object for all refusals: there is no time to lose. */
@@ -67,7 +67,7 @@ const noTunnel = new ApiError("method_not_allowed", { headers: { Allow: "GET, HE
 
 /**
  * Creates the server. What never gets to a route, such as a malformed or slow request, is answered with the Error body
- * too, with an `X-Request-Id` and the limit headers of the client's address.
+ * too, with an `X-Request-Id` and the limit headers of the peer's address.
  */
 export function createPublicServer(options: PublicServerOptions): PublicServer {
   const { router, overload } = options;
@@ -134,8 +134,8 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
 /**
  * Lets a connection in unless its client has its share of all connections already.
  *
- * @param letIn gets the owner of the connection, too: its address block, or for that of a proxy, whose connections are
- *   those of many clients, the connection alone
+ * @param letIn gets the owner of the connection, too: its address block; for a proxy, which serves many clients, the
+ *   connection itself
  */
 function shareConnections(
   { maxConnections, isProxy }: PublicServerOptions,

@@ -20,7 +20,7 @@ export class Shares {
     return Math.max(0, Math.ceil(othersLeft / 2) - own);
   }
 
-  /** Takes places. @returns false when the owner has no share of so many left */
+  /** Takes places. @returns false when the owner's share has not that many places left */
   take(owner: string, places = 1): boolean {
     if (places > this.left(owner)) return false;
     this.#add(owner, places);

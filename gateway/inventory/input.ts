@@ -52,8 +52,8 @@ export function readPrecondition({
 /**
  * Reads what an update expects: the entry is at a revision that one of these tags names.
  *
- * A tag that names no revision, such as a weak one, matches no entry. It is no fault of its own, because 404 comes
- * first (RFC 9110 section 13.2.1).
+ * A tag that names no revision, such as a weak one, matches no entry. It is no 400, because 404 comes first
+ * (RFC 9110 section 13.2.1).
  *
  * @param name what messages call the text
  * @returns undefined for `*`: any revision will do
@@ -161,7 +161,7 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
   throw new ApiError("invalid_request", { message: `Idempotency-Key must ${rule}` });
 }
 
-/** Tells a request from all others with the same key. @param operation tells it from those of other operations */
+/** Makes the fingerprint that tells a repeat from any other request with the same key, also of another operation. */
 export function fingerprintOf(operation: string, asked: readonly (AskedUpdate | AskedAdjustment)[]): string {
   const parts = asked.map(({ petId, precondition, reason, ...change }) => {
     const amount = "delta" in change ? change.delta : change.quantity;
@@ -191,8 +191,7 @@ export function parseStockUpdate(bytes: Uint8Array): Pick<AskedUpdate, "quantity
 export type Members = Readonly<Record<string, unknown>>;
 
 /**
- * Refuses members that are meant as a precondition and are none: to ignore one would make a change that its caller wants
- * to be made only in some cases.
+ * Refuses misspelt preconditions: to ignore one would make the change unconditionally.
  *
  * @param toMessage makes the message of a member
  * @param own the member that is one

@@ -54,8 +54,8 @@ export interface StockClient extends StockSource {
   history(petId: bigint, beforeRevision: bigint | undefined, limit: number): Promise<readonly PastChange[]>;
   /** Repeats updates with a key for at most `callTimeoutMs` more: for the begin of a stop. */
   endRepeats(): void;
-  /** Updates whose result is still to come. */
-  readonly updatesInFlight: number;
+  /** Updates and adjustments in attempts that are under way. */
+  readonly changesInFlight: number;
   /** Updates so far of which it is not known whether they happened. Those with a key do not count: a repeat finds out. */
   readonly updatesUnknown: number;
   close(): void;
@@ -69,7 +69,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
   let updatesUnknown = 0;
   let endingSinceMs = Number.POSITIVE_INFINITY;
 
-  /** Has changes made, of which those with a key are repeated for longer. */
+  /** Sends changes, and repeats those with a key for longer. */
   const applyChanges = (request: Omit<ChangeRequest, "traceparent">, { arrivedMs, ...caller }: UpdateCaller) =>
     inSpan("ApplyChanges", clientCall, context.active(), async () => {
       const deadlineMs = request.idempotencyKey
@@ -79,7 +79,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
     });
 
   return {
-    get updatesInFlight() {
+    get changesInFlight() {
       return client.changesInFlight;
     },
     get updatesUnknown() {

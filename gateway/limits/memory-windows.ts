@@ -15,7 +15,7 @@ export interface MemoryWindowsOptions {
 /** What this gateway counts of one account. There may be very many, so it is small. */
 export interface AccountCounts {
   readonly id: string;
-  /** The place among all that this gateway has made: an account that was forgotten and comes back has another one. */
+  /** The number of these counts at this gateway. An account that was forgotten and comes back gets a new one. */
   readonly number: number;
   readonly phaseMs: number;
   readonly minute: Count;
@@ -65,7 +65,7 @@ export class MemoryWindows implements Limiter {
     return counts;
   }
 
-  /** The name of these counts on Redis: no others have had it, because each begin at 0. */
+  /** The name of these counts on Redis, never used twice: new counts begin at 0, and Redis takes no falling ones. */
   nameOf({ number }: AccountCounts): string {
     return `${this.#name}${number.toString(36)}`;
   }

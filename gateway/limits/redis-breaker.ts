@@ -1,4 +1,4 @@
-/** Keeps everything that uses Redis from waiting for one that does not answer. */
+/** Keeps callers from waiting for a Redis that does not answer. */
 import { NoAnswerError, redisInTime } from "./redis-connection.ts";
 
 export interface BreakerOptions {
@@ -15,7 +15,7 @@ export interface BreakerOptions {
  */
 export class Breaker {
   readonly #options: BreakerOptions;
-  /** Reject the calls under way. */
+  /** Functions that reject the calls under way. */
   readonly #waiting = new Set<(error: Error) => void>();
   #timer: NodeJS.Timeout | undefined;
 

@@ -97,8 +97,8 @@ export function isRedisUrl(text: string): boolean {
 }
 
 /**
- * Waits for an answer of Redis. One that is read late counts: Redis has run the command, and to decide again would
- * charge twice. This does not hold when the thread was busy for more than a
+ * Waits for an answer of Redis. An answer that arrived in time counts, even if this thread reads it late: Redis has run
+ * the command, and to decide again would charge twice. This does not hold when the thread was busy for more than a
  * second: then the `commandTimeout` of ioredis comes first.
  *
  * @throws what the command throws; NoAnswerError when there is no answer in time

@@ -5,8 +5,8 @@ import { crc32 } from "node:zlib";
 export const lengthsMs = [60_000, 86_400_000] as const;
 
 /**
- * Where the windows of an account begin: its days this long before those of UTC. It differs between accounts, so that
- * they do not all begin at once. A minute begins with each day, because both have the same phase.
+ * Where the windows of an account begin: its days begin this long before those of UTC. It differs between accounts, so
+ * that they do not all begin at once. A minute begins with each day, because both have the same phase.
  *
  * @returns milliseconds, in whole seconds
  */
@@ -115,7 +115,7 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
     const { own = 0, alone = 0, synced = 0, others = 0 } = running(counts[w]) ?? {};
     const known = Math.max(charged, own, synced);
     const newSum = sum + known - charged;
-    // The highest may count gateways that are gone, which the sum of a Redis without data does not.
+    // `highest` may include gateways that are gone. After Redis lost its data, `sum` does not.
     const total = Math.max(highest + Math.min(alone, known - charged), others + known, newSum);
     admitted = Math.max(0, Math.min(admitted, limits[w]! - total + known - own));
     return { index, before: { highest, charged }, own, known, sum: newSum, total };

@@ -6,7 +6,8 @@ import type { HeaderList, ShownWindow } from "../http/request-context.ts";
 
 /** A fixed window of time. */
 export interface Window {
-  readonly name: "minute" | "day";
+  /** Of an account `minute` and `day`. A window of a guard has another: clients tell windows apart by their names. */
+  readonly name: string;
   readonly seconds: number;
   /** Requests that it admits. */
   readonly limit: number;

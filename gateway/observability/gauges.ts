@@ -10,7 +10,7 @@ import type { StockClient } from "../inventory/stock-client.ts";
 
 export interface GaugedParts {
   readonly db: Knex;
-  readonly stock: Pick<StockClient, "updatesInFlight" | "updatesUnknown">;
+  readonly stock: Pick<StockClient, "changesInFlight" | "updatesUnknown">;
   readonly list: Pick<StockList, "last">;
   readonly longPolls: Pick<LongPolls, "count">;
   /** Gateways that share the limits, as configured. */
@@ -36,8 +36,8 @@ export function exposeGauges(registry: Registry, { db, stock, list, longPolls, g
 
   const held = { name: "gateway_held_requests", help: "Requests that wait for a change", registry };
   gauge(held, () => longPolls.count);
-  const inFlight = { name: "gateway_updates_in_flight", help: "Updates whose result is still to come", registry };
-  gauge(inFlight, () => stock.updatesInFlight);
+  const inFlight = { name: "gateway_updates_in_flight", help: "Updates and adjustments in an attempt", registry };
+  gauge(inFlight, () => stock.changesInFlight);
   const help = "Updates of which it is not known whether they happened";
   counter({ name: "gateway_updates_unknown_total", help, registry }, () => stock.updatesUnknown);
 }

@@ -17,7 +17,7 @@ export interface Observer {
   readonly metrics: Registry;
   readonly onDone: (request: Request, response: Response) => void;
   readonly onError: (error: ApiError, context: RequestContext) => void;
-  /** Gets what was refused before any handler saw it. */
+  /** Gets what was refused before the router, but for refusals of an overload. */
   readonly onMalformed: (error: ApiError, requestId: string) => void;
   /** @param plan none for a caller without a valid key */
   readonly onRefused: (plan: PlanName | "none", reason: RefusalReason) => void;

@@ -31,7 +31,7 @@ function lines(...parts: readonly (string | false | undefined)[]): string {
   return parts.filter(Boolean).join("\n");
 }
 
-/** A text between single quotes of JavaScript and Python. */
+/** Doubles backslashes, for a text between single quotes of JavaScript and Python. */
 function escaped(text: string): string {
   return text.replaceAll("\\", "\\\\");
 }

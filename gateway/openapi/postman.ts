@@ -71,7 +71,7 @@ function itemOf({ operationId, method, path, title, description, parameters, req
 
 const bearer = (value: string) => ({ type: "bearer", bearer: [{ key: "token", value, type: "string" }] });
 
-/** Has the request for changes begin at the last list. */
+/** Makes the request for changes begin at the last list. */
 const keepTag = {
   listen: "test",
   script: {

@@ -110,7 +110,7 @@ export function baseAddress(document: ShownDocument): string {
   return `Base address: \`v1\`, relative to this document. The examples have \`${url}\` in its place.`;
 }
 
-/** What the title of an example says of it: that another service may answer otherwise. */
+/** The summary of the first example, for the title; empty without one. */
 export function exampleNote(content: Content | undefined): string {
   const { examples = {} } = Object.values(content ?? {})[0] ?? {};
   const { summary } = Object.values(examples)[0] ?? {};

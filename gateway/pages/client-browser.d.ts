@@ -209,7 +209,7 @@ export interface ChangesEvent extends InventoryChanges {
     readonly type: "changes";
 }
 export type FollowEvent = StockEvent | ChangesEvent;
-/** Checks many changes and writes them down before the first of them is sent. */
+/** Checks many changes and renders them as JSON before the first of them is sent. */
 /** One of many updates. */
 export interface UpdateEntry {
     readonly petId: bigint | number;

@@ -1,7 +1,7 @@
 // Generated from rest-client/ by `npm run generate`; do not edit. Apache-2.0.
 // @ts-self-types="./client.d.ts"
 /** Reads the headers that tell what is left of the limits, and how long to wait. */
-/** The longest time that a header is taken to tell: timers end at once when they are set to more than 2^31 ms. */
+/** Longer times in headers are cut to this: timers end at once when they are set to more than 2^31 ms. */
 const maxToldMs = 24 * 86_400_000;
 /** The windows that an answer tells, by name. */
 function readWindows(headers, nowMs) {
@@ -22,8 +22,8 @@ function readRetryAfterMs(headers) {
     return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), maxToldMs);
 }
 /**
- * Whether an error tells another window than those of the account, which has one of a day: that of the address, or of
- * the requests that no limit counts.
+ * Whether an error tells no window of the account, of which one is `day`. Then it tells that of the address, or of a
+ * limit beside the account's windows, such as that of updates with a key.
  */
 function tellsOthers(headers) {
     const policies = readItems(headers.get("ratelimit-policy"));
@@ -175,7 +175,7 @@ const noBan = { endsAtMs: 0, toldAt: 0 };
  * milliseconds of any one clock.
  *
  * Only answers tell what is left: a request that got none may not have reached the API. Until its attempt ends, each
- * request takes one of it, because its answer may be late.
+ * request counts as one less left, because its answer may come late.
  */
 class Windows {
     #known = new Map();
@@ -191,7 +191,7 @@ class Windows {
     #latestTold = 0;
     #latestMs = Number.NEGATIVE_INFINITY;
     #probe = { number: 0, sentMs: 0 };
-    /** The latest ban, and the count when it was told: a later request that is not refused for it ends it. */
+    /** The latest ban, and the count when it was told. A later request that gets no ban error ends the ban. */
     #ban = noBan;
     /** Time in ms until the next request may leave; 0 for at once. */
     waitMs(nowMs) {
@@ -214,7 +214,7 @@ class Windows {
     }
     /** Counts a request that leaves now. @returns its number, for `learn` or `lose` at the end of its attempt */
     sent(nowMs) {
-        const number = this.sentFree();
+        const number = this.sentUncharged();
         this.#latestMs = nowMs;
         if (this.#isUnknown(nowMs))
             this.#probe = { number, sentMs: nowMs };
@@ -222,7 +222,7 @@ class Windows {
         return number;
     }
     /** As `sent`, for a request that no limit counts. */
-    sentFree() {
+    sentUncharged() {
         this.#count += 1;
         return this.#count;
     }
@@ -265,7 +265,7 @@ class Windows {
             return this.#latestMs + Math.min(maxSpacingMs, (endsAtMs - nowMs) / left) - nowMs;
         return told > 0 ? endsAtMs - nowMs : this.#waitForEnd(endsAtMs, nowMs);
     }
-    /** Waits for an end, or until a request may find out whether it has come before its time. */
+    /** Time in ms until an end, or until the next request that may find that it has come early. */
     #waitForEnd(endsAtMs, nowMs) {
         const restMs = endsAtMs - nowMs;
         return restMs > maxSpacingMs ? this.#latestMs + maxSpacingMs - nowMs : restMs;
@@ -318,8 +318,8 @@ class Pace {
         });
     }
     /** Counts a request that no limit counts, and that waits for none. @returns its number, for `learn` */
-    free() {
-        return this.#windows.sentFree();
+    uncharged() {
+        return this.#windows.sentUncharged();
     }
     /** Takes over what the headers of the answer to a request tell. */
     learn(headers, number) {
@@ -341,7 +341,10 @@ class Pace {
         this.#windows.endBan();
         this.#next();
     }
-    /** Lets all leave that may, and refuses those that need not wait. A timer, an answer or a new request calls it again. */
+    /**
+     * Lets all leave that may, and fails those that may not wait: all during a ban, and impatient ones when a window is
+     * spent for more than 2 minutes. A timer, an answer or a new request calls it again.
+     */
     #next() {
         clearTimeout(this.#timer);
         const nowMs = performance.now();
@@ -386,12 +389,12 @@ function createSender({ baseUrl, apiKey, fetch, pace, }) {
      * @throws InventoryApiError for every other outcome; the reason of `signal` once that is aborted
      */
     async function send(request) {
-        const { isFree = false, isPatient = false, signal } = request;
+        const { isUncharged = false, isPatient = false, signal } = request;
         const headers = new Headers({ ...request.headers, Authorization: authorization }); // throws for invalid values
         let failingSinceMs;
         let limitMs = 0; // the longest wait for the end of a window, which uses up no patience
         for (let pauseMs = firstPauseMs;; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
-            const number = isFree ? pace.free() : await pace.turn(isPatient, signal);
+            const number = isUncharged ? pace.uncharged() : await pace.turn(isPatient, signal);
             const outcome = await attempt(request, headers, number);
             if (!(outcome instanceof InventoryApiError))
                 return outcome;
@@ -528,7 +531,7 @@ function endOfDifferences(error) {
 }
 /** Checks arguments before anything is sent: each of these functions throws a TypeError for one that is wrong. */
 /**
- * Checks the names of options: one that is misspelt, such as `ifmatch`, must not be as if it were not there.
+ * Checks the names of options: one that is misspelt, such as `ifmatch`, must not be ignored.
  *
  * @param where what takes them
  */
@@ -593,7 +596,7 @@ function toInteger(name, value, min, max) {
         return value;
     throw new TypeError(`${name} must be an integer from ${min} to ${max}: ${value}`);
 }
-/** Reads the tag that changes are asked for since. It is empty where a proxy removes the header. */
+/** Checks the `since` tag of `changes`. It is empty where a proxy removes the header. */
 function toSince(since) {
     if (typeof since === "string" && since.trim())
         return since;
@@ -612,7 +615,7 @@ const validKey = /^(?:"([\w.:-]{1,64})"|([\w.:-]{1,64}))$/;
 /**
  * Reads a key as the API does, bare or as a quoted string, so that both are the same key.
  *
- * @returns the bare key; a new one without one
+ * @returns the bare key; a new key when none is given
  */
 function toKey(idempotencyKey) {
     if (idempotencyKey === undefined)
@@ -679,7 +682,7 @@ function toAdjustmentsBody(adjustments) {
 function changeJson(petId, rest) {
     return `{"petId":${toPetId(petId)},${JSON.stringify(rest).slice(1)}`;
 }
-/** Makes what callers get of the answers that carry entries. */
+/** Converts answers with entries to what callers get. */
 function etagOf({ headers }) {
     return headers.get("etag") ?? "";
 }
@@ -698,7 +701,7 @@ function changesOf(answer) {
     }));
 }
 /** The client of the public API for consumers in TypeScript and JavaScript. */
-/** Entries with a tag that are remembered, the latest. */
+/** Maximum entries that are remembered with their tags: the latest ones. */
 const maxRemembered = 1_000;
 /** @throws TypeError for options that are missing, unknown or invalid */
 export function createInventoryApi(options) {
@@ -805,7 +808,7 @@ export function createInventoryApi(options) {
     }
     async function rateLimit(options = {}) {
         const { signal } = toOptions("rateLimit", options, "signal");
-        return readBody(await send({ path: "/rate_limit", isFree: true, signal }), (status) => {
+        return readBody(await send({ path: "/rate_limit", isUncharged: true, signal }), (status) => {
             if (!status.ban)
                 pace.endBan();
             return status;
@@ -843,7 +846,7 @@ export function createInventoryApi(options) {
         usage: async (options = {}) => {
             const { hours, signal } = toOptions("usage", options, "hours", "signal");
             const query = hours === undefined ? "" : `?hours=${toHours(hours)}`;
-            return readBody(await send({ path: `/usage${query}`, isFree: true, signal }), (sent) => sent);
+            return readBody(await send({ path: `/usage${query}`, isUncharged: true, signal }), (sent) => sent);
         },
         rotateKey: async (options = {}) => {
             const { graceSeconds, signal } = toOptions("rotateKey", options, "graceSeconds", "signal");

@@ -22,8 +22,8 @@ export interface ExchangeOptions {
   /** Sends the request to the upstream. `sink` stands for the client: destroying it breaks the request off. */
   readonly send: (sink: Writable) => void;
   /**
-   * Called before anything is sent to the client: a revoked key must read no more. It returns undefined for a key that
-   * is good, else a promise of a look-up, which rejects with the error that ends the exchange.
+   * Called before anything is sent to the client: a revoked key must read no more. It returns undefined when no look-up
+   * is due, else a promise of one, which rejects with the error that ends the exchange.
    */
   readonly reverifyCaller: () => Promise<void> | undefined;
   /** Called once the exchange needs no connection to the upstream any more. */
@@ -31,8 +31,8 @@ export interface ExchangeOptions {
 }
 
 /**
- * An exchange with an upstream. It ends once, whatever else happens: with the upstream's answer, with an error for the
- * one error writer, or with a client that has left.
+ * An exchange with an upstream. It ends once, whatever else happens: with the upstream's answer, with an error that is
+ * given to `next`, or with a client that has left.
  */
 export class Exchange {
   readonly #options: ExchangeOptions;
@@ -136,8 +136,8 @@ export class Exchange {
   }
 
   /**
-   * Goes on while the key of the client is good. The upstream waits for a look-up of it, which ends by itself. Node may
-   * tell of the end meanwhile: that waits for the same look-up, so it comes after the last piece.
+   * Goes on while the key of the client is good. Reading pauses while the key is looked up. An `end` that Node reports
+   * meanwhile waits for the same look-up, so it comes after the last piece.
    */
   #whenGood(answer: IncomingMessage, goOn: () => void): void {
     if (this.#stage === "over") return;

@@ -111,7 +111,7 @@ const reportToExchange: Plugin<UpstreamCall, ServerResponse> = (proxy) => {
 };
 
 /**
- * What goes to the upstream, apart from the client's request. The library sends every header and the body of the
+ * The request to the upstream, made anew in place of the client's. The library sends every header and the body of the
  * request that it is given, and with `Expect: 100-continue` it offers no chance to remove one.
  */
 function upstreamCall(request: Request, response: Response, path: string, exchange: Exchange): UpstreamCall {

@@ -2,7 +2,7 @@
 import type { Actor } from "../stock/change.ts";
 import { type RoleTable, roles } from "./roles.ts";
 
-/** Makes a function that tells who calls, for the ledger: of several names the one whose role the call has. */
+/** Makes a function that tells who calls, for the ledger: of several names the one with the highest role. */
 export function callerOf(table: RoleTable): (certificateNames: string | undefined) => Actor {
   const rankOf = (identity: string) => roles.indexOf(table.get(identity)!);
   return (certificateNames) => {

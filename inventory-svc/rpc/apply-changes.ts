@@ -22,10 +22,10 @@ export interface ApplyChangesDeps {
   readonly onCall: OnCall;
 }
 
-/** Maximum changes of one request, and groups. */
+/** Maximum changes of one message, in which an empty group counts as one. */
 const maxChanges = 1_000;
 
-/** Answers one request. Its groups join the transactions that are to come, each on its own. */
+/** Answers one message. Its groups join the transactions that are to come, each on its own. */
 export async function* applyChanges(
   { groups }: ApplyChangesRequest,
   stream: QuestionStream,

@@ -1,4 +1,4 @@
-/** Between questions about the past of the stock and what the ledger has. */
+/** Converts questions about the history from messages, and changes of the ledger to messages. */
 import type {
   EntryState,
   ListChangesRequest,

@@ -83,7 +83,7 @@ export function serverStream<Req, Res>(
 }
 
 /**
- * Resolves when a message is on its way: one that the caller does not read holds up the next one, and no more.
+ * Resolves when a message is on its way. One that the caller does not read holds up only the next one of its stream.
  *
  * @throws the reason of `gone`
  */

@@ -1,4 +1,4 @@
-/** Between messages of the contract and values of the stock. */
+/** Converts messages of the contract to values of the stock, and back. */
 import { hash } from "node:crypto";
 import {
   type BatchAdjustInventoryRequest,

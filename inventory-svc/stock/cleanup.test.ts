@@ -97,3 +97,25 @@ test("old removals are forgotten step by step, also when old records cannot be d
   const step = [30 * 24 * 3_600_000, 500];
   expect(asked).toEqual([[3_600_000], step, step, step]);
 });
+
+test("what is old is deleted, also when the time cannot be noted", async () => {
+  const fault = new Error("the disk is full");
+  const reported: unknown[] = [];
+  const deleted: string[] = [];
+  const done = Promise.withResolvers<void>();
+  const retention = {
+    ...idle,
+    noteTime: () => Promise.reject(fault),
+    deleteFromLedger: async (_ageMs: number, _limit: number, kind: string) => void deleted.push(kind),
+    forgetRemovals: async () => {
+      done.resolve();
+      return false;
+    },
+  };
+  const onError = (error: unknown) => reported.push(error);
+  const stop = startCleanup({ ledgerKeptMs: 60_000, retention, ...silent, onError });
+  await done.promise;
+  await stop();
+  expect(deleted).toEqual(["revisions", "repeatable"]);
+  expect(reported).toEqual([fault]);
+});

@@ -4,8 +4,15 @@ import type { Retention } from "./retention.ts";
 
 const hourMs = 60 * 60_000;
 
-/** How long repeats are answered at least: 24 hours are promised, and one more allows for a clock that is set forward. */
-const repeatsKeptMs = 25 * hourMs;
+/**
+ * Nothing is deleted for `clockWaitMs` after a gap of more than `gapMs` in the times that were noted. A database clock
+ * that is set forward leaves one. It would make everything old at once, and its operator needs time to notice.
+ */
+const gapMs = 2 * hourMs;
+const clockWaitMs = 8 * hourMs;
+
+/** How long repeats are answered at least: 24 hours are promised, also when a clock is set forward by less than a gap. */
+const repeatsKeptMs = 24 * hourMs + gapMs;
 
 /** How long the ledger keeps changes. @param historyDays 0 where it keeps no more than repeats need */
 export function ledgerKeptMs(historyDays: number): number {
@@ -14,13 +21,6 @@ export function ledgerKeptMs(historyDays: number): number {
 
 /** How long removed entries stay as tombstones: a reader that asks at least this often never has to list the stock. */
 export const removalsKeptMs = 30 * 24 * hourMs;
-
-/**
- * Nothing is deleted while the clock of the database has a gap of the first length in the last hours of the second: one
- * that was set forward would make everything old at once, and its operator needs time to notice.
- */
-const gapMs = 2 * hourMs;
-const clockWaitMs = 8 * hourMs;
 
 /** Rows of one step, and the pause after it: writers have to get in between, above all on SQLite. */
 const batchSize = 500;
@@ -47,7 +47,7 @@ export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: Clean
   const stopped = new AbortController();
   let waits = false;
   const mustWait = async () => {
-    await retention.noteTime(hourMs);
+    await retention.noteTime(hourMs).catch(onError); // without a new note, older ones still tell a gap
     const hasGap = await retention.hasGap(gapMs, clockWaitMs);
     if (hasGap && !waits) onWait();
     waits = hasGap;

@@ -14,7 +14,7 @@ export interface GroupCommitOptions {
   readonly maxBatch: number;
   /** Maximum changes that wait. */
   readonly maxQueued: number;
-  /** Gets the time that each change waited, when it leaves the queue. */
+  /** Gets the time that each group of changes waited, when it leaves the queue. */
   readonly onDequeued: (waitedMs: number) => void;
   /** Gets the size of each batch and the duration of its write, the wait for the lock included. */
   readonly onWritten: (changes: number, durationMs: number, isCommitted: boolean) => void;
@@ -22,7 +22,7 @@ export interface GroupCommitOptions {
   readonly now?: () => number;
 }
 
-/** The least that the limit of a batch can be. */
+/** The least that the limit of a batch can be, unless `maxBatch` is less. */
 const minBatchLimit = 48;
 
 /** The limit is right when the database is busy this many times as long as it is idle. */

@@ -4,7 +4,7 @@ import { clockMs } from "../../runtime/database/statements.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { ledgerTable } from "./stock-rows.ts";
 
-/** Notes that a look at the latest hours reads; several services may note the same hour. */
+/** How many notes `hasGap` reads; several services may note the same hour. */
 const maxNotes = 100;
 
 /** Deletes what is old from the tables of a stock. Several services may do so at once. */

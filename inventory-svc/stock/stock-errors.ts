@@ -25,7 +25,7 @@ export async function orUnavailable<T>(query: PromiseLike<T>): Promise<T> {
   }
 }
 
-/** As many streams or reads of a kind as a service serves at once are under way already. */
+/** The service already serves its maximum of streams or reads of this kind. */
 export class TooManyAtOnceError extends Error {
   constructor(kind: string) {
     super(`too many ${kind} are open`);

@@ -13,7 +13,7 @@ import {
   petIndex,
 } from "./stock-rows.ts";
 
-/** Reads at once, so that writes and checks find a connection. */
+/** Maximum reads at once: writes and checks must find a connection. */
 const maxReads = 2;
 
 /** Reads that wait for their turn; further ones are refused. */

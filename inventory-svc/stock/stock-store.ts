@@ -44,7 +44,7 @@ export class StockStore {
   /** The latest position that was read or written here. */
   #last: Position = { epoch: "", revision: 0n };
 
-  /** @param keepsHistory whether the ledger keeps changes that happen each time, too */
+  /** @param keepsHistory whether the ledger keeps every change, or only those that answer repeats */
   constructor(db: Knex, keepsHistory = true) {
     this.#db = db;
     const head = db("stock_head").where({ id: 1 });
@@ -167,7 +167,7 @@ export class StockStore {
    * however many entries were removed.
    *
    * @param after undefined for the first page
-   * @param limit maximum rows; fewer are the last ones
+   * @param limit maximum rows; a shorter page is the last
    * @throws StockUnavailableError
    */
   async rowsAfter(after: bigint | undefined, limit: number): Promise<readonly ListedItem[]> {
@@ -206,10 +206,10 @@ export class StockStore {
    * restored stock, so every caller that has one must list the stock again.
    *
    * The counter jumps to the time in microseconds by the database's clock, which no epoch reaches by counting. A
-   * counter that is past it, because the clock was wrong at an earlier restore, grows by that time: by more than any
-   * changes after the backup, or an earlier restore of it, can have added. So no revision is used twice, unless the
-   * database's clock is set back between two restores of one backup: a caller that knows an entry's revision from
-   * before the restore cannot mistake another state for it.
+   * counter that is past it, because the clock was wrong at an earlier restore, grows by that time. That is more than
+   * all changes since the backup, or since an earlier restore of it, can have added. So no revision is used twice,
+   * unless the database's clock is set back between two restores of one backup: a caller that knows an entry's revision
+   * from before the restore cannot mistake another state for it.
    *
    * @returns the position after it
    * @throws StockUnavailableError

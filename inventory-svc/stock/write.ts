@@ -56,7 +56,7 @@ interface WriteResult {
  * caller that leaves meanwhile may send its next change through another service, which may get the lock first. So the
  * callers are asked under the lock whether they still want their changes.
  *
- * On MySQL a write takes two round trips: one locks and reads, the other writes and commits.
+ * On MySQL, but for Galera, a write takes two round trips: one locks and reads, the other writes and commits.
  *
  * @param onLocked gets the position of the stock under the lock; what it throws prevents the write
  * @throws StockUnavailableError, OutcomeUnknownError
@@ -115,7 +115,7 @@ async function tryWrite(
   }
 }
 
-/** Takes the lock, and reads what the changes meet, in one round trip. */
+/** Takes the lock, and reads what the changes meet. */
 async function lockAndRead(
   transaction: Transaction,
   statements: WriteStatements,
@@ -171,7 +171,7 @@ export class WriteStatements {
   readonly #addToLedger: RowsStatement<(typeof ledgerColumns)[number]>;
   readonly #keepsHistory: boolean;
 
-  /** @param keepsHistory whether the ledger keeps changes that happen each time, too */
+  /** @param keepsHistory whether the ledger keeps every change, or only those that answer repeats */
   constructor(db: Knex, keepsHistory: boolean) {
     this.#keepsHistory = keepsHistory;
     const counter = () => db("stock_head").where("id", db.raw("1"));
@@ -201,7 +201,7 @@ export class WriteStatements {
     return slicesOf(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toEntryRow)));
   }
 
-  /** Reads the records of changes that happen once, and the lowest id of the ledger. @returns none for no id */
+  /** Reads the records of changes that happen once, and the lowest id of the ledger. @returns none without ids */
   recordsAndLowestId(ids: ReadonlySet<string>): Statement[] {
     const rows = Array.from(ids, (once_id) => ({ once_id }));
     return rows.length === 0 ? [] : [this.#records.for(rows), this.#lowestId];

@@ -25,7 +25,10 @@ export interface Engine {
   readonly writer: string;
   /** Statements that give a session what reads rely on. */
   readonly sessionSettings: readonly string[];
-  /** Settings by which an update can be lost, or a read be old or show what a crash takes back, with what mends them. */
+  /**
+   * Settings with which an update can be lost, or a read be stale or show an update that a crash takes back, each with
+   * what mends it.
+   */
   readonly risks: readonly string[];
 }
 

@@ -21,6 +21,7 @@ interface Pool {
 }
 
 interface KnexClient {
+  readonly config: Knex.Config;
   /** Undefined once the pool is destroyed. */
   readonly pool?: Pool;
   acquireConnection(): Promise<PooledConnection>;
@@ -30,6 +31,11 @@ interface KnexClient {
 }
 
 const clientOf = (db: Knex): KnexClient => db.client;
+
+/** The configuration that Knex was made with. */
+export function configOf(db: Knex): Knex.Config {
+  return clientOf(db).config;
+}
 
 /** Takes a connection out of the pool. @throws what the driver throws, or Knex when the wait is too long */
 export async function acquireConnection<Driver extends object>(db: Knex): Promise<Driver & PooledConnection> {
@@ -57,7 +63,7 @@ export async function releaseConnection(db: Knex, connection: PooledConnection):
   await clientOf(db).releaseConnection(connection);
 }
 
-/** Has Knex close a connection instead of using it again. */
+/** Makes Knex close a connection instead of using it again. */
 export function discardConnection(connection: PooledConnection, reason: unknown): void {
   connection.__knex__disposed = reason;
 }
@@ -69,7 +75,7 @@ export function openConnections(db: Knex): PooledConnection[] {
   return all.filter(({ __knex__disposed }) => __knex__disposed === undefined);
 }
 
-/** Has Knex close every connection that is open now instead of using it again. */
+/** Makes Knex close every connection that is open now instead of using it again. */
 export function discardAllConnections(db: Knex, reason: unknown): void {
   for (const connection of openConnections(db)) discardConnection(connection, reason);
 }

@@ -2,6 +2,7 @@
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { DatabaseStateError } from "./database-errors.ts";
+import { configOf } from "./knex-internals.ts";
 import { databaseDefaults, isSqlite, openDatabase } from "./open.ts";
 import { requireFile, requireWritable } from "./sqlite-files.ts";
 
@@ -208,7 +209,7 @@ async function requireLock(db: Knex, otherwise: string): Promise<void> {
 }
 
 async function withSqliteLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
-  const { filename } = db.client.config.connection as { filename: string };
+  const { filename } = configOf(db).connection as { filename: string };
   if (filename === ":memory:") return await work();
   const lock = `${filename}.migrate-lock`;
   for (const file of [filename, lock]) requireWritable(file);

@@ -5,7 +5,7 @@ import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
 import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./database-errors.ts";
 import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
-import { checkTaken, discardAllConnections, type PooledConnection } from "./knex-internals.ts";
+import { checkTaken, configOf, discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 import { type AlteredTable, askServer, type VariableRow } from "./server-question.ts";
 import { sessionSettings } from "./session-settings.ts";
 import { filesAt, requireFile, requireWritable } from "./sqlite-files.ts";
@@ -23,7 +23,7 @@ export interface DatabaseOptions {
   readonly silenceTimeoutMs: number;
   /** Gets the engine of each new connection: after a failover it may be another server. */
   readonly onConnected: (engine: Engine) => void;
-  /** Whether a missing SQLite file is made, with its folder. Otherwise a mistyped path is an error, and no empty shop. */
+  /** Whether a missing SQLite file is made, with its folder. Else a mistyped path is an error, and makes none. */
   readonly makesFile: boolean;
 }
 
@@ -77,7 +77,7 @@ export function lostItsServer(error: unknown): boolean {
 }
 
 export function isSqlite(db: Knex): boolean {
-  return db.client.config.client === "better-sqlite3";
+  return configOf(db).client === "better-sqlite3";
 }
 
 /**

@@ -4,7 +4,7 @@
 export function sessionSettings(silenceTimeoutMs: number): string {
   // A wait for a lock ends before the silence timeout, and with an error that can be retried.
   const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));
-  // A process that lives sends something four times as often.
+  // A live process sends a ping after a quarter of this time.
   const silenceSeconds = Math.ceil((2 * silenceTimeoutMs) / 1_000);
   const settings = [
     // A statement outside of a transaction is durable at its end, and COMMIT ends a transaction without a next one.

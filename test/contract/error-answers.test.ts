@@ -149,6 +149,8 @@ describe("the shape of errors", () => {
     ["an absolute address with an unclosed bracket", "GET http://[::1/v1/inventory HTTP/1.1"],
     ["an absolute address with an invalid port", "GET http://a:x/v1/inventory HTTP/1.1"],
     ["an absolute address with a password", "GET http://a:b@c/v1/inventory HTTP/1.1"],
+    ["a fragment", "GET /v1/inventory#x HTTP/1.1"],
+    ["a fragment after what looks like an invalid host", "GET //a@b:8x/v1/inventory?api_key=x# HTTP/1.1"],
     ["a header without a colon", "GET /v1/inventory HTTP/1.1\r\nnonsense"],
     ["a header with a space in its name", "GET /v1/inventory HTTP/1.1\r\nContent Length: 1"],
     ["a header with a zero byte", "GET /v1/inventory HTTP/1.1\r\nX-A: \0"],

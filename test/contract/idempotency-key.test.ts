@@ -434,7 +434,7 @@ describe("Idempotency-Key", () => {
       expectError(refused, 429, "rate_limit_exceeded");
       const { limit, remaining, windows } = readLimits(refused);
       expect({ limit, remaining }).toEqual({ limit: 5, remaining: 0 });
-      expect(Object.keys(windows)).toEqual(["day"]);
+      expect(Object.keys(windows)).toEqual(["keyed-updates"]);
     }
     expectError(await send("POST", "/v1/inventory/updates", many, key, address), 429, "rate_limit_exceeded");
     expect(await quantityOf(60)).toBe(2);

@@ -116,8 +116,8 @@ describe("GET /v1/rate_limit", () => {
     for (let i = 0; i < 40; i++) {
       const refused = await call(paths[i % 2]!);
       expectError(refused, 429, "rate_limit_exceeded");
-      expect(readLimits(refused)).toMatchObject({ limit: 60, remaining: 0, windows: { minute: { limit: 60 } } });
-      expect(Object.keys(readLimits(refused).windows)).toEqual(["minute"]);
+      expect(readLimits(refused)).toMatchObject({ limit: 60, remaining: 0, windows: { "own-account": { limit: 60 } } });
+      expect(Object.keys(readLimits(refused).windows)).toEqual(["own-account"]);
     }
     const { windows } = readLimits(await call("/inventory"), clock.now());
     expect(windows).toMatchObject({ minute: { remaining: 59 }, day: { remaining: 999 } });

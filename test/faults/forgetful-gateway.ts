@@ -2,9 +2,9 @@
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
 
 const { changesSince } = StockList.prototype;
-StockList.prototype.changesSince = function ({ epoch, revision }, arrivedMs) {
+StockList.prototype.changesSince = function ({ epoch, revision }) {
   const isOld = revision < this.last!.snapshot.revision;
-  return changesSince.call(this, { epoch, revision: isOld ? revision + 1n : revision }, arrivedMs);
+  return changesSince.call(this, { epoch, revision: isOld ? revision + 1n : revision });
 };
 
 await import("../../gateway/main.ts");

@@ -7,7 +7,7 @@ import { describeEachDatabase } from "../support/databases.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import { type OpenStock, openMigratedStock, openStock, pagesOf, untilRunning } from "../support/open-stock.ts";
 import { suiteStack } from "../support/stack.ts";
-import { create, remove, update } from "../support/stock-changes.ts";
+import { adjust, create, remove, update } from "../support/stock-changes.ts";
 
 const petIdOf = ({ petId }: Item) => petId;
 const hourMs = 3_600_000;
@@ -121,54 +121,66 @@ describeEachDatabase("removals that are forgotten", (url) => {
     expect(await notes()).toEqual([1n, 1n]);
   });
 
+  /** Turns the clock on, by what notes and changes say, while services run or while none does. */
+  const goOn = async (hours: number, isRunning: boolean) => {
+    for (let hour = 0; hour < hours; hour += isRunning ? 1 : hours) {
+      const byMs = isRunning ? hourMs + 1 : hours * hourMs;
+      await stock.db("stock_times").decrement("noted_at", byMs);
+      await stock.db("stock_ledger").decrement("made_at", byMs);
+      if (isRunning) await stock.retention.noteTime(hourMs);
+    }
+  };
+  /** Cleans up once. @returns whether it waits */
+  const cleanUp = async (historyDays: number) => {
+    let waits = false;
+    const onError = (error: unknown) => expect(error).toBeUndefined();
+    const onWait = () => {
+      waits = true;
+    };
+    const ended = Promise.withResolvers<void>();
+    const retention = new (class extends Retention {
+      override async hasGap(gapMs: number, agoMs: number) {
+        const hasGap = await super.hasGap(gapMs, agoMs);
+        if (hasGap) ended.resolve();
+        return hasGap;
+      }
+      override async forgetRemovals(ageMs: number, limit: number) {
+        const more = await super.forgetRemovals(ageMs, limit);
+        if (!more) ended.resolve();
+        return more;
+      }
+    })(stock.db);
+    const stop = startCleanup({ retention, ledgerKeptMs: ledgerKeptMs(historyDays), onError, onWait });
+    await ended.promise;
+    await stop();
+    return waits;
+  };
+
   test("nothing old is deleted for 8 hours after the clock was set forward, and then it is", async () => {
     await store.write([create(1n), remove(1n)]);
-    /** Turns the clock on, by what notes and changes say, while services run or while none does. */
-    const goOn = async (hours: number, isRunning: boolean) => {
-      for (let hour = 0; hour < hours; hour += isRunning ? 1 : hours) {
-        const byMs = isRunning ? hourMs + 1 : hours * hourMs;
-        await stock.db("stock_times").decrement("noted_at", byMs);
-        await stock.db("stock_ledger").decrement("made_at", byMs);
-        if (isRunning) await stock.retention.noteTime(hourMs);
-      }
-    };
     const kept = async () => [...(await stock.db("stock_ledger").pluck("id")), ...(await tombstones())];
-    /** Cleans up once. @returns whether it waits */
-    const cleanUp = async () => {
-      let waits = false;
-      const onError = (error: unknown) => expect(error).toBeUndefined();
-      const onWait = () => {
-        waits = true;
-      };
-      const ended = Promise.withResolvers<void>();
-      const retention = new (class extends Retention {
-        override async hasGap(gapMs: number, agoMs: number) {
-          const hasGap = await super.hasGap(gapMs, agoMs);
-          if (hasGap) ended.resolve();
-          return hasGap;
-        }
-        override async forgetRemovals(ageMs: number, limit: number) {
-          const more = await super.forgetRemovals(ageMs, limit);
-          if (!more) ended.resolve();
-          return more;
-        }
-      })(stock.db);
-      const stop = startCleanup({ retention, ledgerKeptMs: ledgerKeptMs(30), onError, onWait });
-      await ended.promise;
-      await stop();
-      return waits;
-    };
-    expect(await cleanUp()).toBe(false); // a new stock
+    expect(await cleanUp(30)).toBe(false); // a new stock
     await goOn(3, true);
-    expect(await cleanUp()).toBe(false);
+    expect(await cleanUp(30)).toBe(false);
     await goOn(40 * 24, false);
-    expect(await cleanUp()).toBe(true);
+    expect(await cleanUp(30)).toBe(true);
     await goOn(7, true);
-    expect(await cleanUp()).toBe(true);
+    expect(await cleanUp(30)).toBe(true);
     expect(await kept()).toEqual([1n, 2n, 1n]);
     await goOn(2, true);
-    expect(await cleanUp()).toBe(false);
+    expect(await cleanUp(30)).toBe(false);
     expect(await kept()).toEqual([]);
+  });
+
+  test("a repeat is known for 24 hours, also when a clock is set forward by less than 2 hours", async () => {
+    await store.write([create(1n), adjust("order-1", 1n, 1)]);
+    await stock.retention.noteTime(0);
+    await goOn(23, true);
+    await goOn(1.9, false);
+    await stock.retention.noteTime(hourMs);
+    await goOn(0.9, false);
+    expect(await cleanUp(0)).toBe(false);
+    expect(await store.write([adjust("order-1", 1n, 1)])).toMatchObject([{ kind: "replayed" }]);
   });
 
   test("readers of changes get every removal or a reset while services forget and writers write", async () => {

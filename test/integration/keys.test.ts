@@ -342,21 +342,21 @@ describeEachDatabase("keys", (url) => {
       const one = await issue({ plan: "free" });
       const two = await issue();
       const limits = { perMinute: 600, perDay: 100_000 };
-      expect(await admin.setPlan("acme", "enterprise", limits)).toMatchObject({ plan: "enterprise", limits });
+      expect(await admin.changePlan("acme", "enterprise", limits)).toMatchObject({ plan: "enterprise", limits });
       expect(await one.find()).toMatchObject({ plan: "enterprise", limits });
       expect(await two.find()).toMatchObject({ plan: "enterprise", limits });
       // The same values again, for which a database may report no changed row.
-      expect(await admin.setPlan("acme", "enterprise", limits)).toMatchObject({ plan: "enterprise", limits });
-      expect(await admin.setPlan(" acme", "pro")).toMatchObject({ account: "acme", plan: "pro", limits: null });
+      expect(await admin.changePlan("acme", "enterprise", limits)).toMatchObject({ plan: "enterprise", limits });
+      expect(await admin.changePlan(" acme", "pro")).toMatchObject({ account: "acme", plan: "pro", limits: null });
       expect(await one.find()).toMatchObject({ plan: "pro", limits: null });
     });
 
     test("a change of plan with wrong limits or for an unknown account is refused", async () => {
       const one = await issue({ plan: "pro" });
       const limits = { perMinute: 1, perDay: 1 };
-      await expect(admin.setPlan("acme", "enterprise")).rejects.toMatchObject({ code: "invalid_limits" });
-      await expect(admin.setPlan("acme", "business", limits)).rejects.toMatchObject({ code: "invalid_limits" });
-      await expect(admin.setPlan("ACME", "business")).rejects.toMatchObject({ code: "unknown_account" });
+      await expect(admin.changePlan("acme", "enterprise")).rejects.toMatchObject({ code: "invalid_limits" });
+      await expect(admin.changePlan("acme", "business", limits)).rejects.toMatchObject({ code: "invalid_limits" });
+      await expect(admin.changePlan("ACME", "business")).rejects.toMatchObject({ code: "unknown_account" });
       expect(await one.find()).toMatchObject({ plan: "pro" });
     });
   });

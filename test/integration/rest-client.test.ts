@@ -165,6 +165,14 @@ test("many updates with long lists of tags are made once, though the call is rep
   expect(new Set(statuses)).toEqual(new Set([200]));
 });
 
+test("a day's limit of keyed updates that is spent stops no read of the REST client", async () => {
+  const { listen } = await system.startGateway({ KEYED_UPDATES_PER_DAY: "1" });
+  const api = createInventoryApi({ baseUrl: `http://${listen}/v1`, apiKey: system.keys.enterprise });
+  await api.update(1001, 50);
+  await expect(api.update(1001, 51)).rejects.toMatchObject({ code: "rate_limit_exceeded", status: 429 });
+  expect(await api.list()).toContainEqual(expect.objectContaining({ petId: 1001n, quantity: 50 }));
+});
+
 test("the REST client learns from rateLimit() of a lifted ban and of a raised limit of a day", async () => {
   const { key, keyId, account } = await system.issueKey({
     plan: "enterprise",

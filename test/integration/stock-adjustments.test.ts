@@ -110,12 +110,12 @@ describeEachDatabase("adjustments in the database", (url) => {
     const age = (byMs: number, requestIds: readonly string[]) =>
       stock.db("stock_ledger").whereIn("once_id", requestIds).decrement("made_at", byMs);
 
-    test("adjustments are deleted after 25 hours and not before, and can then be made again", async () => {
+    test("adjustments are deleted after 26 hours and not before, and can then be made again", async () => {
       await makeAged(retentionMs + 60_000, retentionMs - 60_000, 0);
       await deleteOldChanges(stock.retention, retentionMs, never);
       expect(await recorded()).toEqual(["1", "2"]);
       expect(kinds(await store.write([adjust("0", 1n, 1), adjust("1", 1n, 1)]))).toEqual(["done", "replayed"]);
-      expect(retentionMs).toBe(25 * 60 * 60_000);
+      expect(retentionMs).toBe(26 * 60 * 60_000);
     });
 
     test("adjustments are deleted by the clock of the database, whatever that of the service says", async () => {

@@ -60,7 +60,7 @@ export interface Limits {
   readonly remaining: number;
   /** Unix seconds. */
   readonly resetAt: number;
-  /** `minute`, and for a request with a valid key also `day`. */
+  /** By name: `minute`, and for a request with a valid key also `day`; or that of another limit. */
   readonly windows: Readonly<Record<string, WindowLimit>>;
 }
 
@@ -97,8 +97,8 @@ export function readLimits(answer: Answer, nowMs: number = Date.now()): Limits {
 }
 
 function readWindows(answer: Answer): Record<string, WindowLimit> {
-  const policies = parseItems(header(answer, "RateLimit-Policy"), /^"(\w+)";q=(\d+);w=(\d+)$/);
-  const states = parseItems(header(answer, "RateLimit"), /^"(\w+)";r=(\d+);t=(\d+)$/);
+  const policies = parseItems(header(answer, "RateLimit-Policy"), /^"([\w-]+)";q=(\d+);w=(\d+)$/);
+  const states = parseItems(header(answer, "RateLimit"), /^"([\w-]+)";r=(\d+);t=(\d+)$/);
   expect(states.map(([name]) => name)).toEqual(policies.map(([name]) => name));
   return Object.fromEntries(
     policies.map(([name, limit, seconds], i) => {

@@ -37,7 +37,7 @@ export const keyMigrations: readonly Migration[] = [
         table.bigInteger("last_used_at");
         table.bigInteger("banned_until").notNullable().defaultTo(0);
         table.integer("ban_step").notNullable().defaultTo(0);
-        table.bigInteger("banned_at"); // when the last ban began: the ladder forgets after a day
+        table.bigInteger("banned_at"); // when the last ban began
       });
       await createTable(db, "deprecated_use", (table) => deprecatedUseByDay(db, table));
     },
@@ -91,7 +91,7 @@ export const keyMigrations: readonly Migration[] = [
   {
     name: "0005_key_lines",
     async up(db) {
-      // The first key of the family, which rotations made of it; null for that one itself.
+      // The id of the family's first key, from which rotations made the others; null in that key's own row.
       await addColumn(db, "api_keys", "line", (table) => table.string("line", 32));
     },
     async down(db) {
@@ -137,7 +137,8 @@ function deprecatedUseByOperation(db: Knex, table: Knex.CreateTableBuilder): voi
   table.string("account_id", 32).notNullable();
   // Names of foreign keys are unique in MySQL, and the table before has the default one.
   table.foreign("account_id", "deprecated_use_account_foreign").references("id").inTable("accounts");
-  // For gateways of the previous version on MySQL, which name no operation. On SQLite their counts wait for an update.
+  // For gateways of the previous version on MySQL, which name no operation. On SQLite such a gateway cannot write its
+  // counts until it is updated.
   table.string("operation", 32).notNullable().defaultTo("getPet");
   table.string("day", 10).notNullable();
   table.bigInteger("requests").notNullable();

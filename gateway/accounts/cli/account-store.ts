@@ -55,7 +55,7 @@ export async function ensureAccount(
 /**
  * Changes the plan of an account, which all its keys share.
  *
- * @param limits of the account's own: required for a plan without limits, refused for the others
+ * @param limits of the account's own: required for a plan whose accounts have limits of their own, else refused
  * @throws AccountError `invalid_account`, `invalid_limits`, `unknown_account`
  */
 export async function changePlan(

@@ -30,7 +30,7 @@ export interface KeyAdmin {
   /** Ends a key; doing it again changes nothing. @throws AccountError `unknown_key` */
   revoke(keyId: string): Promise<KeyRecord>;
   /**
-   * Ends every key of an account that still works.
+   * Ends all keys of an account, as far as they still work.
    *
    * @returns the ids of the keys that it has ended
    * @throws AccountError `invalid_account`, `unknown_account`
@@ -39,11 +39,11 @@ export interface KeyAdmin {
   /**
    * Changes the plan of an account.
    *
-   * @param limits of the account's own: required for a plan without limits, refused for the others
+   * @param limits of the account's own: required for a plan whose accounts have limits of their own, else refused
    * @throws AccountError `invalid_account`, `invalid_limits`, `unknown_account`
    */
-  setPlan(account: string, plan: PlanName, limits?: AccountLimits | null): Promise<Account>;
-  /** Keys that work but for a running ban, the ban that ends last first. */
+  changePlan(account: string, plan: PlanName, limits?: AccountLimits | null): Promise<Account>;
+  /** Keys that only a ban keeps from working, by the end of the ban, the latest first. */
   bans(): Promise<KeyRecord[]>;
   /**
    * Lifts the ban of a key and its family, so that their next ban is a first one again.
@@ -65,7 +65,7 @@ export interface IssueRequest extends StoredKey {
   readonly account: string;
   /** Plan of a new account, default `free`; an account that exists must be on it already. */
   readonly plan?: PlanName | undefined;
-  /** Limits of a new account's own, as in `setPlan`. */
+  /** Limits of a new account's own, as in `changePlan`. */
   readonly limits?: AccountLimits | null | undefined;
   /** Default: `defaultScopes`. */
   readonly scopes?: readonly Scope[] | undefined;
@@ -138,7 +138,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const ofAccount = () => db("api_keys").where({ account_id: account.accountId });
       const endAll = () => ofAccount().whereNull("revoked_at").update({ revoked_at: nowMs });
       // Again until nothing is left: a rotation under way adds a key that the first statement may not see. Expired keys
-      // are revoked too, because the rotation may have ended the only key that the first statement waited for.
+      // are revoked too, because the rotation may have expired the one key whose lock the first statement waited for.
       while ((await retried(endAll)) > 0);
       const ended: { id: string }[] = await ofAccount()
         .where({ revoked_at: nowMs })
@@ -148,7 +148,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       return { account, keyIds: ended.map(({ id }) => id), revokedAtMs: nowMs };
     },
 
-    setPlan: (account, plan, limits) => changePlan(db, account, plan, limits),
+    changePlan: (account, plan, limits) => changePlan(db, account, plan, limits),
 
     bans: () =>
       readKeys(db, (keys) =>

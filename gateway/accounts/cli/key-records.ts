@@ -7,7 +7,7 @@ import type { Scope } from "../keys/principal.ts";
 /** All that operators see of a key, which is everything but its secret. All times are Unix milliseconds. */
 export interface KeyRecord {
   readonly keyId: string;
-  /** The first key of the family, which rotations made of it. */
+  /** The id of the family's first key, from which rotations made the others. */
   readonly familyId: string;
   /** Name of the account. */
   readonly account: string;
@@ -20,7 +20,7 @@ export interface KeyRecord {
   /** The key that a rotation made in place of this one. */
   readonly replacedBy: string | null;
   readonly lastUsedAtMs: number | null;
-  /** Of the whole family; 0 when it was never banned. */
+  /** Of the whole family; 0 without a ban, or after it was lifted. */
   readonly bannedUntilMs: number;
   readonly bannedAtMs: number | null;
   /** Place of the latest ban on the ladder, from 1; 0 without one. */

@@ -116,7 +116,7 @@ command("plan", "changes the plan of an account")
   .addOption(limitOption("--per-day <n>", "requests per day"))
   .action(async (options: PlanOptions & { plan: PlanName }, self: Command) => {
     const limits = readLimits(options, self);
-    const changed = await withAdmin((admin) => admin.setPlan(options.account, options.plan, limits));
+    const changed = await withAdmin((admin) => admin.changePlan(options.account, options.plan, limits));
     await notifyGateways(settings().REDIS_URL, changed.accountId);
     const json = { account: changed.account, plan: changed.plan, limits: changed.limits };
     print(options, json, `Account '${changed.account}' is on the plan ${describePlan(changed)}.`);

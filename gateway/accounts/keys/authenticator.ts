@@ -30,8 +30,8 @@ const maxKnown = 50_000;
 const maxRefused = 50_000;
 
 /**
- * Look-ups under way of keys that were not good here before. They wait for the same connections as those of known keys,
- * which have to get through within seconds.
+ * At most this many look-ups at once of keys that this gateway has not seen work. They wait for the same connections as
+ * those of known keys, which have to get through within seconds.
  */
 const maxNew = 1_000;
 
@@ -42,7 +42,7 @@ const maxWaitMs = 2_000;
 export class Authenticator {
   readonly #options: Required<AuthenticatorOptions>;
   readonly #ownKeyHash: (token: string) => Buffer | undefined;
-  // Two caches, so that keys that do not work displace none that does. Neither holds a token itself.
+  // Two caches, so that a flood of keys that fail cannot push out keys that work. Neither holds a token itself.
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
   /** Generation, bumped by `forget`: a look-up that began in an older generation is not remembered. */
@@ -92,7 +92,7 @@ export class Authenticator {
   }
 
   /**
-   * Has what is remembered of a key, a family of keys or an account looked up again before its next use.
+   * Makes the next use of a key, a family of keys or an account look it up again.
    *
    * @param id of the key, of the first key of the family, or of the account
    */

@@ -22,7 +22,7 @@ export interface KeyStore {
   findByHash(keyHash: Buffer): Promise<Principal | null | undefined>;
   /** Counts the keys that work by the fingerprint of the pepper that they were made under. */
   keysByPepper(): Promise<ReadonlyMap<string, number>>;
-  /** The latest ban of a family of keys, running or over; undefined without one since an operator last lifted one. */
+  /** The latest ban of a family of keys, running or over; undefined without one, or when an operator lifted it. */
   lastBan(familyId: string): Promise<Ban | undefined>;
   /** Bans a family of keys. Of several bans the one that ends last holds, so each replica may report its own. */
   ban(familyId: string, ban: Ban): Promise<void>;

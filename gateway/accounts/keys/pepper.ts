@@ -20,7 +20,7 @@ export interface PepperSettings {
   readonly KEY_PEPPER_OLD?: string | undefined;
 }
 
-/** The pepper of new keys first, then the one before it while keys that were made under it go on working. */
+/** The pepper of new keys; then the old one, as long as keys that were made under it work. */
 export type Peppers = readonly [current: string, ...old: string[]];
 
 /** @throws SettingsError for two equal ones; what `readPepper` throws */
@@ -33,11 +33,11 @@ export function readPeppers(settings: PepperSettings): Peppers {
 }
 
 /**
- * Looks at the keys that work for the pepper that they were made under, so that a mistyped one is found before a caller
- * gets 401. One right pepper is enough: a key that was made under a mistyped one must not make the others wrong. Without
- * any key every pepper is right.
+ * Compares the given peppers with those of the keys that work in the database, so that a mistyped one is found before a
+ * caller gets 401. One right pepper is enough: a key that was made under a mistyped one must not make the others wrong.
+ * Without any key every pepper is right.
  *
- * @returns how many keys that work are of no pepper, and so get 401
+ * @returns how many working keys were made under a pepper that is not given, and so get 401
  * @throws SettingsError when no pepper is that of a key
  */
 export async function checkPeppers(peppers: Peppers, store: Pick<KeyStore, "keysByPepper">): Promise<number> {

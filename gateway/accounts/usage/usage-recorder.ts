@@ -25,7 +25,7 @@ const minutesBatch = 100;
 /** How long use of deprecated operations waits to be written. When the database is away for longer, it is lost. */
 const deprecatedUseWaitsMs = 7 * dayMs;
 
-/** How often a read begins again because counts were being written meanwhile, which takes longer than a read. */
+/** Attempts at a read: another one begins when counts were being written meanwhile, which takes longer than a read. */
 const maxReads = 3;
 
 /** The use of an account in a range of time. */
@@ -75,7 +75,7 @@ export class UsageRecorder {
   }
 
   /**
-   * The use of an account since then: what is stored, and what this gateway has not written yet.
+   * The use of an account since `range.fromMs`: what is stored, and what this gateway has not written yet.
    *
    * @throws the error of the database; Error when each attempt met a write
    */

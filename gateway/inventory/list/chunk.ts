@@ -93,7 +93,7 @@ interface Place {
   readonly revision: bigint;
 }
 
-/** The arrays of an edited chunk. It shares those without a change with the old chunk, which are usually two. */
+/** The arrays of an edited chunk. It shares with the old chunk those without a change, usually petIds and offsets. */
 function movePlaces(chunk: Chunk, places: readonly Place[]): Pick<Chunk, "petIds" | "revisions" | "offsets"> {
   const { petIds, offsets } = chunk;
   const added = places.filter(({ isThere }) => !isThere).length;

@@ -2,7 +2,7 @@
 import type { ListedItem } from "../../../proto/pet.ts";
 import { type Chunk, editChunk, isRemoved, jsonAt, lowerBound, makeChunk, sliceChunk } from "./chunk.ts";
 
-/** Entries in a chunk. One changed entry costs the copy of its chunk; each chunk costs a write for each response. */
+/** Entries in a chunk. One changed entry costs the copy of its chunk; each chunk of a large list costs a write. */
 export const chunkSize = 256;
 const maxChunkSize = 2 * chunkSize;
 

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import { applyDifference, type Difference, readDifference } from "../../../test/support/list-difference.ts";
 import { PlainStock } from "../../../test/support/plain-stock.ts";
@@ -10,7 +11,7 @@ const timeoutMs = 60_000;
 async function changesSince(list: StockList, etag: string): Promise<Difference> {
   const [epoch, revision] = [etag.slice(1, 9), BigInt(etag.slice(10, -1))];
   await list.readFresh();
-  const body = await list.changesSince({ epoch, revision }, performance.now());
+  const body = await list.changesSince({ epoch, revision });
   const text = textOf(body);
   expect(Buffer.byteLength(text)).toBe(body.length);
   return readDifference(text);
@@ -123,11 +124,11 @@ test("readers of the same short difference get the same body, until something ch
   const since = { epoch: (await list.readFresh()).etag.slice(1, 9), revision: stock.revision };
   const read = async () => {
     await list.readFresh();
-    return await list.changesSince(since, performance.now());
+    return await list.changesSince(since);
   };
   stock.set(3n, 1_000);
-  const first = await read();
-  expect(await read()).toBe(first);
+  const [first, ...others] = await Promise.all([read(), read(), read()]);
+  for (const body of [...others, await read()]) expect(body).toBe(first);
   stock.set(4n, 2_000);
   const second = await read();
   expect(second).not.toBe(first);
@@ -191,10 +192,24 @@ test("a difference of hundreds of entries is in bytes that count as held, and on
     const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
     for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
     await list.readFresh();
-    const { text, pieces, length } = await list.changesSince({ epoch, revision }, performance.now());
+    const { text, pieces, length } = await list.changesSince({ epoch, revision });
     expect(text !== undefined).toBe(isText);
     expect(Buffer.concat(pieces)).toHaveLength(isText ? 0 : length);
   }
+});
+
+test("of many readers who ask at once, no two get different short differences in one turn", async () => {
+  const { stock, list } = stockOf(1_000);
+  const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
+  for (let i = 0n; i < 1_000n; i++) stock.set(i, 7);
+  await list.readFresh();
+  using turns = new TurnCounter();
+  const reads = Array.from({ length: 200 }, async (_, i) => {
+    const [first, second] = [revision + 600n, revision + 700n];
+    await list.changesSince({ epoch, revision: i % 2 === 0 ? first : second });
+    return turns.count;
+  });
+  expect(new Set(await Promise.all(reads)).size).toBe(200);
 });
 
 test("long differences that many readers ask for at once are rendered one after the other", async () => {
@@ -205,42 +220,53 @@ test("long differences that many readers ask for at once are rendered one after 
   const { arrayBuffers: before } = process.memoryUsage();
   let rendered = 0;
   const reads = Array.from({ length: 30 }, async () => {
-    const { length } = await list.changesSince({ epoch, revision }, performance.now());
+    const { length } = await list.changesSince({ epoch, revision });
     rendered += 1;
     if (rendered === 1) expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(4 * length);
   });
-  expect((await list.changesSince({ epoch, revision: revision + 39_990n }, performance.now())).length).toBeLessThan(
-    1_000,
-  );
+  expect((await list.changesSince({ epoch, revision: revision + 39_990n })).length).toBeLessThan(1_000);
   expect(rendered).toBe(0); // a short difference waits for no long one
   await Promise.all(reads);
 });
 
-test("a reader of a long difference whose turn comes too late gets a timeout, and no rendering", async () => {
-  const { stock } = stockOf(2_000);
+test.each([
+  ["short", 600, 1],
+  ["long", 2_000, 2],
+])("a reader of a %s difference whose turn comes too late gets a timeout", async (_length, count, turnsToFirst) => {
+  const { stock } = stockOf(count);
   const list = new StockList(stock, 1_000);
   const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
-  for (let i = 0n; i < 2_000n; i++) stock.set(i, 7);
+  for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
   await list.readFresh();
-  const [first, second] = [1, 2].map(() => list.changesSince({ epoch, revision }, performance.now()));
-  await new Promise((resolve) => process.nextTick(resolve));
+  const [first, second] = [0n, 1n].map((i) => list.changesSince({ epoch, revision: revision + i }));
+  const refused = expect(second).rejects.toMatchObject({ code: "timeout" });
+  for (let turn = 0; turn < turnsToFirst; turn++) await nextTurn();
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_100);
-  expect((await first!).length).toBeGreaterThan(100_000);
-  await expect(second).rejects.toMatchObject({ code: "timeout" });
+  expect((await first!).length).toBeGreaterThan(count * 50);
+  await refused;
 });
 
 test("a difference with an entry in every chunk leaves turns to others while it is rendered", async () => {
   const { stock, list } = stockOf(20_000);
   const { etag } = await list.readFresh();
   for (let i = 0n; i < 20_000n; i++) stock.set(i, 7);
-  let turns = 0;
-  const count = () => {
-    turns += 1;
-    timer = setImmediate(count);
-  };
-  let timer = setImmediate(count);
+  using turns = new TurnCounter();
   const { changed } = await changesSince(list, etag);
-  clearImmediate(timer);
   expect(changed).toHaveLength(20_000);
-  expect(turns).toBeGreaterThan(5);
+  expect(turns.count).toBeGreaterThan(5);
 });
+
+/** Counts turns of the event loop. */
+class TurnCounter implements Disposable {
+  count = 0;
+  #timer = setImmediate(() => this.#onTurn());
+
+  #onTurn(): void {
+    this.count += 1;
+    this.#timer = setImmediate(() => this.#onTurn());
+  }
+
+  [Symbol.dispose](): void {
+    clearImmediate(this.#timer);
+  }
+}

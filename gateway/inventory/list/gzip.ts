@@ -16,7 +16,7 @@ export interface DeflatedBlock {
 /** A higher level than the fastest makes a list clearly smaller for little more work. */
 const level = 6;
 
-/** What runs at the same time: zlib takes 256 KiB for each block from the call on, and has four threads. */
+/** At most four deflations at once: zlib has four threads, and takes 256 KiB for each block from the call on. */
 const lanes: Promise<unknown>[] = Array.from({ length: 4 }, () => Promise.resolve());
 let calls = 0;
 

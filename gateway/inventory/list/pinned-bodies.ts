@@ -84,7 +84,7 @@ export class PinnedBodies {
   }
 }
 
-/** The memory of pinned pieces, which may be views of it, each counted once however many bodies have it. */
+/** The memory under pinned pieces. A block that several pieces view counts once, however many bodies have it. */
 class Pieces {
   bytes = 0;
   readonly #uses = new Map<ArrayBufferLike, number>();

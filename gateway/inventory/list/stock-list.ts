@@ -1,5 +1,5 @@
 /** The list of all stock, ready to be sent. */
-
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { StockChanges } from "../../../client/index.ts";
 import { invariant } from "../../../runtime/invariant.ts";
 import { SharedRead } from "../../../runtime/shared-read.ts";
@@ -9,6 +9,7 @@ import { editChunks } from "./chunks.ts";
 import { type Difference, fewChanges, findDifference, renderDifference } from "./difference.ts";
 import { Load, type StockSource } from "./load-list.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
+import { Turns } from "./turns.ts";
 
 type Changes = Extract<StockChanges, { kind: "changes" }>;
 
@@ -26,26 +27,25 @@ export interface ListTag {
  * Reads are linearizable by one rule: a read uses only a check that began after the read did. Reads that arrive while a
  * check is under way share the next one.
  *
- * A read waits for at most one time-out, for both checks together. A load, or a check with many changes, may take
- * longer while its parts keep coming.
+ * A read waits for at most one time-out, for the check under way and the next one together. A load, or a check with
+ * many changes, may take longer while its parts keep coming.
  */
 export class StockList {
   readonly #source: StockSource;
   readonly #checks: SharedRead<Snapshot>;
-  readonly #timeoutMs: number;
   #snapshot: Snapshot | undefined;
   /** The load that is under way while there is no snapshot. */
   #load = new Load();
   /** Removals by a revision up to this one may be missing from the list. */
   #floor = 0n;
   /** The latest short difference. Readers that a change has woken mostly ask for the same one. */
-  #latest: { readonly name: string; readonly body: Promise<Body> } | undefined;
+  #latest: { readonly name: string; readonly body: Body } | undefined;
   /**
-   * Resolves when the latest long difference is rendered. They are rendered one after the other, because each may be as
-   * large as the list and serves one reader: many at once would exhaust the memory. While one is sent, `PinnedBodies`
-   * counts it.
+   * Differences are made one after the other, because many may be asked for at once, and `PinnedBodies` counts each only
+   * while it is sent. Long ones, which may be as large as the list, hold up no short ones.
    */
-  #lastLong: Promise<unknown> = Promise.resolve();
+  readonly #shortTurns: Turns;
+  readonly #longTurns: Turns;
   /** The end of the latest check, Unix milliseconds. */
   #checkedAtMs = 0;
   #onChange: (petIds: readonly bigint[] | undefined) => void = () => {};
@@ -53,8 +53,9 @@ export class StockList {
   /** @param timeoutMs the longest wait of a read, from its arrival or from the latest part of a long answer */
   constructor(source: StockSource, timeoutMs: number) {
     this.#source = source;
-    this.#timeoutMs = timeoutMs;
     const late = () => new ApiError("timeout", { cause: new Error(lateCheck) });
+    this.#shortTurns = new Turns(timeoutMs);
+    this.#longTurns = new Turns(timeoutMs);
     this.#checks = new SharedRead(() => this.#check(), { timeoutMs, late });
   }
 
@@ -64,7 +65,7 @@ export class StockList {
   }
 
   /**
-   * Has a listener called at each change of the list, right after it.
+   * Calls a listener at each change of the list, right after it.
    *
    * @param listener gets the petIds of what changed; undefined when all of it may have changed
    */
@@ -83,37 +84,35 @@ export class StockList {
   }
 
   /**
-   * Makes the difference between the list at a revision and now, from memory. To be called after `readFresh`.
+   * Makes the difference between the list at a revision and now, from memory, when its turn has come. To be called after
+   * `readFresh`.
    *
    * @param since an `ETag` of the list
-   * @param arrivedMs the arrival of the request that needs it, by `performance.now()`
-   * @returns what `renderDifference` makes; a long one when its turn has come
+   * @returns what `renderDifference` makes
    * @throws ApiError changes_unavailable for a position of another epoch, of the future or below the floor, and for too
    *   many changes; ApiError timeout; what the source throws
    */
-  async changesSince(since: ListTag, arrivedMs: number): Promise<Body> {
-    const snapshot = this.#snapshot ?? (await this.readFresh());
-    const name = `${since.epoch} ${since.revision} ${snapshot.etag} ${this.#floor}`;
-    if (this.#latest?.name === name) return await this.#latest.body;
-    const difference = this.#differenceOf(snapshot, since);
-    if (difference.count > fewChanges) return this.#longChangesSince(since, arrivedMs); // and keeps no snapshot
-    const body = renderDifference(difference);
-    this.#latest = { name, body };
-    return await body;
+  async changesSince(since: ListTag): Promise<Body> {
+    const askedMs = performance.now();
+    const short = await this.#shortTurns.take(askedMs, () => this.#shortChangesSince(since));
+    return short ?? (await this.#longTurns.take(askedMs, () => this.#longChangesSince(since)));
   }
 
-  #longChangesSince(since: ListTag, arrivedMs: number): Promise<Body> {
-    const body = this.#lastLong.then(async () => {
-      if (performance.now() - arrivedMs > this.#timeoutMs) {
-        throw new ApiError("timeout", { cause: new Error("too many long differences were asked for at once") });
-      }
-      return await renderDifference(this.#differenceOf(this.#snapshot ?? (await this.readFresh()), since));
-    });
-    this.#lastLong = body.then(
-      () => {},
-      () => {},
-    );
+  /** @returns undefined for a long difference */
+  async #shortChangesSince(since: ListTag): Promise<Body | undefined> {
+    const snapshot = this.#snapshot ?? (await this.readFresh());
+    const name = `${since.epoch} ${since.revision} ${snapshot.etag} ${this.#floor}`;
+    if (this.#latest?.name === name) return this.#latest.body;
+    await nextTurn(); // other requests come in between, and the reader before counts its body
+    const difference = this.#differenceOf(snapshot, since);
+    if (difference.count > fewChanges) return undefined;
+    const body = await renderDifference(difference);
+    this.#latest = { name, body };
     return body;
+  }
+
+  async #longChangesSince(since: ListTag): Promise<Body> {
+    return await renderDifference(this.#differenceOf(this.#snapshot ?? (await this.readFresh()), since));
   }
 
   #differenceOf(snapshot: Snapshot, { epoch, revision }: ListTag): Difference {

@@ -177,7 +177,7 @@ export class LongPolls {
     if (this.#held.size === 0 || this.#isClosed) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      // Each request meets a failure at its own end. The check belongs to the trace of no request.
+      // A failure is ignored here: each request reads again when it goes on. The check belongs to the trace of none.
       traces.with(ROOT_CONTEXT, () => this.#options.list.readFresh()).catch(() => {});
       this.#checkKeys(); // whatever the list waits for
       this.#watch();
@@ -197,8 +197,8 @@ export class LongPolls {
 }
 
 /**
- * Drops what a client sent with a request, so that a held one costs the same whatever that was. Of its head only the
- * token is kept, and the path for the log of an app around the gateway.
+ * Drops what a client sent with a request, so that a held one costs about the same whatever that was. Of its head the
+ * token, the address and a short If-None-Match are kept, and the path for the log of an app around the gateway.
  */
 function forgetHead(
   request: IncomingMessage & { originalUrl?: string; _parsedUrl?: unknown },

@@ -116,7 +116,7 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
     const applied = await longPolls.holdUntilChange(request, response, { petId: undefined, isUnchanged });
     await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
-    const body = await list.changesSince(since, contextOf(response).arrivedMs);
+    const body = await list.changesSince(since);
     if (hasWaited(response)) await admission.reverifyCaller(contextOf(response));
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
@@ -143,7 +143,7 @@ export function sendBody(
   if (body.text === undefined && request.method !== "HEAD") {
     response.once(
       "close",
-      // The connection, because a response that waits for its turn there cannot be ended alone.
+      // The connection: in an app around the gateway, a response that waits for its turn there cannot be ended alone.
       pinnedBodies.pin(body, contextOf(response).principal!.accountId, () => request.socket.destroy()),
     );
   }

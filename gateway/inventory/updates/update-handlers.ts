@@ -176,7 +176,7 @@ function identityOf(
   return { ...identity, idempotencyKey: { account, key, fingerprint: fingerprintOf(operationName, asked) } };
 }
 
-/** Has the updates done. @returns for each, in order, its entry or the error that answers it */
+/** Makes the updates. @returns for each, in order, its entry or the error that answers it */
 async function apply(
   { stock }: UpdateInventoryOptions,
   asked: readonly AskedUpdate[],
@@ -194,7 +194,7 @@ async function apply(
   });
 }
 
-/** @throws ApiError invalid_request: a precondition of the request would be one of no entry */
+/** @throws ApiError invalid_request: a precondition in the headers would belong to no entry */
 function refusePreconditions(headers: IncomingHttpHeaders): void {
   for (const name of ["If-Match", "If-None-Match"]) {
     if (headers[name.toLowerCase()] === undefined) continue;
