@@ -1,6 +1,6 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
-import { chartFolder, pepper, settings, suiteChart, variants } from "../test/support/chart.ts";
+import { chartFolder, commandJob, pepper, settings, suiteChart, variants } from "../test/support/chart.ts";
 import type { Manifest } from "../test/support/helm.ts";
 import { nameOf, schemaFaults, unknownMembers } from "../test/support/kubernetes.ts";
 import { rulesFile } from "../test/support/prometheus.ts";
@@ -59,7 +59,8 @@ describe("the Helm chart", () => {
     const [rules] = all("production", "PrometheusRule");
     const jobs = all("production", "PodMonitor").map(({ spec }) => spec.selector.matchLabels[spec.jobLabel]);
     expect(jobs).toEqual(["gateway", "inventory-svc"]);
-    const text = readFileSync(rulesFile, "utf8");
+    const own = 'absent_over_time(up{namespace="default",';
+    const text = readFileSync(rulesFile, "utf8").replaceAll("absent_over_time(up{", own);
     expect(rules!.spec).toEqual(parse(text));
     const [addressed] = all("what pods get besides", "PrometheusRule");
     expect(addressed!.spec).toEqual(parse(text.replaceAll("runbook_url: ", "runbook_url: https://docs.example/")));
@@ -77,6 +78,24 @@ describe("the Helm chart", () => {
         { name: "petstore-migrate", key: "INVENTORY_DATABASE_URL" },
       ]);
     });
+  });
+
+  test("the job for commands in kubernetes.md has the pod of the migration, and real programs", async () => {
+    const command = commandJob();
+    expect(await schemaFaults([command])).toEqual([]);
+    expect(await unknownMembers([command])).toEqual([]);
+    const [migration] = all("default values", "Job");
+    const podOf = ({ spec }: Manifest) => spec.template.spec;
+    const [{ name, image, command: program, args, env, ...container }] = podOf(command).containers;
+    const { containers, ...pod } = podOf(migration!);
+    expect(podOf(command)).toEqual({ ...pod, containers: expect.anything() });
+    expect(containers[0]).toMatchObject(container);
+    const [policy] = all("default values", "NetworkPolicy").filter(({ metadata }) => /migrate$/.test(metadata.name));
+    expect(command.spec.template.metadata.labels).toEqual(policy!.spec.podSelector.matchLabels);
+    expect(env).toEqual(expect.arrayContaining(containers[0].env));
+    const text = readFileSync(`${chartFolder}/../../docs/operations/kubernetes.md`, "utf8");
+    const programs = new Set(text.match(/(?<=\/app\/dist\/)[\w/-]+(?=\.js)/g));
+    expect([...programs].map((path) => existsSync(`${chartFolder}/../../${path}.ts`))).toEqual([true, true]);
   });
 
   describe("values", () => {

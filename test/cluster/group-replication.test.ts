@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { checkAdjustments } from "../faults/adjustments.ts";
@@ -14,15 +15,31 @@ const pets = 8;
 
 describe("MySQL Group Replication", () => {
   const stack = suiteStack();
+  let group: DatabaseCluster;
   let tiers: Tiers;
   let faults: ReturnType<typeof writerFaults>;
 
   beforeAll(async () => {
-    const group = await startGroupReplication(stack);
+    group = await startGroupReplication(stack);
     const writerSwitch = await startWriterSwitch(stack, group);
     faults = writerFaults(group, writerSwitch);
     tiers = await startTiers(stack, [writerSwitch.serverUrl, writerSwitch.serverUrl], { gateways: 2, pets });
   }, 180_000);
+
+  test("the queries of growth.md tell the primary from the other members", async () => {
+    const text = readFileSync(new URL("../../docs/growth.md", import.meta.url), "utf8");
+    const [, sql] = /^## MySQL Group Replication$.*?^```sql\n(.*?)^```/ms.exec(text)!;
+    const [namesPrimary, describesNode] = sql!.split(";\n") as [string, string];
+    const answers = await Promise.all(
+      group.nodes.map(async (node) => {
+        const [[named], [itself]] = [await node.query<object>(namesPrimary), await node.query<object>(describesNode)];
+        const [uuid, ...state] = Object.values(itself!).map(String);
+        return [Object.values(named!)[0] === uuid, ...state];
+      }),
+    );
+    const standby = [false, "1", "SECONDARY", "1"];
+    expect(answers).toEqual([[true, "0", "PRIMARY", "1"], standby, standby]);
+  });
 
   test("both tiers answer every request with 200 while the primary is switched by plan", async () => {
     const run = Array.from({ length: isLong ? 20 : 3 }, () => faults.planned);

@@ -1,6 +1,8 @@
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { chartFolder } from "../support/chart.ts";
+import { openHelm } from "../support/helm.ts";
 import { request } from "../support/http.ts";
 import { startLoad } from "../support/load.ts";
 import {
@@ -12,7 +14,7 @@ import {
   startPrometheus,
 } from "../support/prometheus.ts";
 import { startRedisServer } from "../support/redis-server.ts";
-import { suiteStack } from "../support/stack.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 
@@ -111,11 +113,41 @@ describe("Prometheus", () => {
 });
 
 describe("the observability files", () => {
+  const stack = suiteStack();
+
   test.each([
     ["a valid configuration", ["check", "config"], "prometheus.yaml"],
     ["valid rules", ["check", "rules"], rulesFile],
     ["alerts that fire when they should and at no other time", ["test", "rules"], "rules.test.yaml"],
   ])("have %s according to promtool", (_what, command, file) => promtool(command, file), installTimeoutMs);
+
+  test(
+    "the chart's alerts miss a deployment that is long gone while another one runs",
+    async () => {
+      const helm = await openHelm(chartFolder);
+      const folder = await temporaryFolder("chart-rules");
+      for (const each of [helm, folder]) stack.defer(() => each.remove());
+      const manifests = await helm.render({ monitoring: { enabled: true } });
+      const rules = manifests.find(({ kind }) => kind === "PrometheusRule")!.spec;
+      await writeFile(join(folder.path, "rules.yaml"), JSON.stringify(rules));
+      const series = ["gateway", "inventory-svc"].flatMap((job) => [
+        { series: `up{namespace="default",job="${job}",instance="1"}`, values: "1x10 _x110" },
+        { series: `up{namespace="other",job="${job}",instance="2"}`, values: "1x120" },
+      ]);
+      const alerts = {
+        expr: 'sum by (alertname, namespace) (ALERTS{alertstate="firing"})',
+        eval_time: "90m",
+        exp_samples: ["GatewayAbsent", "InventoryAbsent"].map((name) => ({
+          labels: `{alertname="${name}",namespace="default"}`,
+          value: 1,
+        })),
+      };
+      const tests = [{ interval: "1m", input_series: series, promql_expr_test: [alerts] }];
+      await writeFile(join(folder.path, "test.yaml"), JSON.stringify({ rule_files: ["rules.yaml"], tests }));
+      await promtool(["test", "rules"], join(folder.path, "test.yaml"));
+    },
+    installTimeoutMs,
+  );
 
   test("the dashboards have distinct uids", () => {
     expect(new Set(dashboards.map(({ uid }) => uid)).size).toBe(dashboards.length);

@@ -1,6 +1,6 @@
 // Releases of the chart on the Kubernetes API, its controllers and its scheduler, with the Helm of two major versions.
 import { join } from "node:path";
-import { besides, chartFolder } from "../support/chart.ts";
+import { besides, chartFolder, commandJob } from "../support/chart.ts";
 import { type Helm, openHelm } from "../support/helm.ts";
 import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
@@ -146,14 +146,18 @@ if (missing) console.warn(`The chart on Kubernetes cannot run ${missing}: skippe
       await gateways.settles(2);
     });
 
-    test("an upgrade starts no pods of a tier that an operator has stopped", async () => {
+    test("an upgrade starts no pods of a stopped tier, and one that is started brings the others", async () => {
+      const scale = async (replicas: number) =>
+        await api.merge(`${release.path("apps/v1", "deployments", "petstore-gateway")}/scale`, { spec: { replicas } });
       await release.upgrade();
       await gateways.settles(3);
-      await api.merge(`${release.path("apps/v1", "deployments", "petstore-gateway")}/scale`, { spec: { replicas: 0 } });
+      await scale(0);
       await gateways.settles(0);
       await release.upgrade(version("2.0.0"));
       await watchTier(api, kubelets, release, "inventory-svc").settles(3, "2.0.0");
       await gateways.settles(0);
+      await scale(1);
+      await gateways.settles(3, "2.0.0");
     });
 
     test("an upgrade after a change of a tier's secret replaces its pods, and those alone", async () => {
@@ -188,6 +192,21 @@ if (missing) console.warn(`The chart on Kubernetes cannot run ${missing}: skippe
       await release.upgrade(version("2.0.0"));
       expect(await migration(release)).toBeUndefined();
       await gateways.settles(3, "2.0.0");
+    });
+
+    test("a roll-back takes what served only by its number, as the one before may have failed", async () => {
+      await release.upgrade();
+      await gateways.settles(3);
+      kubelets.conduct = (component) => (component === "migrate" ? "fails" : undefined);
+      const failing = { migrate: { deadlineSeconds: 3 } };
+      await expect(release.upgrade(version("2.0.0"), failing)).rejects.toThrow(/pre-upgrade hooks failed/);
+      kubelets.conduct = (component) => (component === "migrate" ? undefined : "runs without being ready");
+      await release.upgrade(version("3.0.0"));
+      kubelets.conduct = () => undefined;
+      await release.run("rollback");
+      await gateways.settles(3, "2.0.0");
+      await release.run("rollback", "1");
+      await gateways.settles(3);
     });
 
     test("a migration that Helm no longer waits for is replaced by that of the next upgrade", async () => {
@@ -232,6 +251,19 @@ if (missing) console.warn(`The chart on Kubernetes cannot run ${missing}: skippe
       const secrets = await api.list(release.path("v1", "secrets"));
       expect(secrets.map(({ metadata }) => metadata.name)).toEqual(release.secrets);
     });
+  });
+
+  test("the job for commands in kubernetes.md runs beside a release and leaves it as it is", async () => {
+    const release = await open("Helm 4");
+    const gateways = watchTier(api, kubelets, release);
+    await release.upgrade();
+    await gateways.settles(3);
+    const fewest = await gateways.fewestDuring(async () => {
+      const { metadata } = await api.create(release.path("batch/v1", "jobs"), commandJob());
+      const job = () => api.get(release.path("batch/v1", "jobs", metadata.name));
+      await until(async () => (await job())!.status.succeeded === 1, waiting);
+    });
+    expect(fewest).toBe(3);
   });
 
   test("Helm 4 takes over a release of Helm 3, and gives it back", async () => {

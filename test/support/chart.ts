@@ -1,4 +1,6 @@
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { parse } from "yaml";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { type Authority, createAuthority } from "./certificates.ts";
 import { type Helm, type Manifest, openHelm, type Values } from "./helm.ts";
@@ -68,6 +70,12 @@ export const variants: Readonly<Record<string, readonly Values[]>> = {
   "images by digest": [{ image: { registry: "registry.example", digests: { gateway: digest, migrate: digest } } }],
   "a private registry": [{ image: { registry: "registry.example:5000/a", tag: "1.2", pullSecrets: ["pull"] } }],
 };
+
+/** Reads the job that operators run commands with from docs/operations/kubernetes.md. */
+export function commandJob(): Manifest {
+  const text = readFileSync(join(chartFolder, "../../docs/operations/kubernetes.md"), "utf8");
+  return parse(/^```yaml\n(.*?)^```/ms.exec(text)![1]!);
+}
 
 /** Renders every variant of the chart before the tests of a suite. */
 export function suiteChart() {
