@@ -65,7 +65,8 @@ export interface AdjustedMany {
 }
 
 /**
- * The inventory service. Calls throw InventoryError, or the reason of their signal; only `apply` never rejects.
+ * The inventory service. Calls throw InventoryError, or the reason of their signal. Wrong types and unknown names of
+ * arguments are refused with INVALID_ARGUMENT before anything is sent.
  *
  * Updates and adjustments of all callers share messages. While the service is away, one is sent again within its time
  * if it has certainly not happened, or happens only once. Reads of entries are tried up to five times within about two
@@ -118,7 +119,8 @@ export interface InventoryClient {
     options?: CallOptions,
   ): Promise<AdjustedMany>;
   /**
-   * Makes changes of one request, each of which stands alone. Never rejects.
+   * Makes changes of one request for a caller of one's own, as the gateway does. Each stands alone, unless they are all
+   * or nothing. Rejects only with INVALID_ARGUMENT for what cannot be sent.
    *
    * @returns an outcome for each change, in order
    */

@@ -18,6 +18,9 @@ export const maxExpectedRevisions = 20;
 /** The longest reason of a change, in characters: JSON Schema and the databases count no units of UTF-16. */
 export const maxReasonLength = 200;
 
+/** Maximum changes that a caller sends together. */
+export const maxGroupChanges = 100;
+
 const reasonForm = new RegExp(`^[^\\p{Cc}\\p{Cs}]{1,${maxReasonLength}}$`, "u");
 
 /** Whether a text may be the reason of a change: it is not empty or too long, and has no control or half character. */
