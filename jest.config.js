@@ -10,7 +10,7 @@ const shared = {
 const besideOthers = ["test/e2e"];
 // The faults take turns, because the first list of a million entries has a deadline. So do database clusters,
 // of three servers each, containers, which share one store of images, and Kubernetes, which takes both processors.
-const inTurns = ["test/cluster", "test/containers", "test/faults", "test/kubernetes", "test/prove"];
+const inTurns = ["test/cluster", "test/containers", "test/faults", "test/kubernetes", "test/prove", "test/versions"];
 const isNamed = (folder) => process.argv.slice(2).some((argument) => argument.includes(folder));
 
 export default {

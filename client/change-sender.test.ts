@@ -1,6 +1,6 @@
 import type { ErrorReason } from "../proto/reasons.ts";
 import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
-import { ChangeSender } from "./change-sender.ts";
+import { ChangeSender, settledBy } from "./change-sender.ts";
 import { InventoryError, notSent, type StatusName } from "./inventory-error.ts";
 
 const entry = (petId: bigint, isReplayed = false) => {
@@ -12,6 +12,8 @@ const keyed = { changes, idempotencyKey };
 const adjustments = { changes: changes.map(({ petId }) => ({ petId, delta: 1, requestId: `r${petId}` })) };
 const lost = new InventoryError("UNAVAILABLE", "the stream broke");
 const undone = notSent("the service is away");
+const refused = new InventoryError("FAILED_PRECONDITION", "too few", { reason: "INSUFFICIENT_STOCK" });
+const full = new InventoryError("RESOURCE_EXHAUSTED", "too many", { reason: "QUEUE_FULL" });
 const all = changes.map(({ petId }) => entry(petId));
 const thrice = (outcome: ChangeOutcome) => [outcome, outcome, outcome];
 
@@ -39,6 +41,45 @@ async function send(
   const outcomes = await sender.send(request, { deadlineMs: () => endMs, isWanted: () => true, mayRetry: counted });
   return { outcomes, petIds: sent.map((each) => each.changes.map(({ petId }) => petId)), sent, leftMs, repeats };
 }
+
+describe("an outcome is the last one", () => {
+  const outcomes = { success: entry(1n), refused, full, undone, lost };
+  const none = undefined;
+  const plain = { changes };
+
+  test.each<[string, ChangeRequest, ChangeOutcome | undefined, boolean, (keyof typeof outcomes)[]]>([
+    ["of a change that may happen twice, unless it has certainly not happened", plain, none, false, ["undone"]],
+    ["of a change that happens once, unless an outage has prevented it", keyed, none, false, ["undone", "lost"]],
+    ["of a repeat after nothing has happened, as of a first attempt", keyed, undone, false, ["undone", "lost"]],
+    [
+      "of a repeat, if it is a success, while the first attempt may happen",
+      keyed,
+      lost,
+      true,
+      ["refused", "full", "undone", "lost"],
+    ],
+    [
+      "of a repeat, if it was decided, once the first attempt cannot happen",
+      keyed,
+      lost,
+      false,
+      ["full", "undone", "lost"],
+    ],
+  ])("%s", (_what, request, earlier, earlierMayHappen, unsettled) => {
+    for (const [name, outcome] of Object.entries(outcomes)) {
+      const [isSettled] = settledBy(request, [outcome], [earlier], earlierMayHappen);
+      expect({ name, isSettled }).toEqual({ name, isSettled: !unsettled.includes(name as keyof typeof outcomes) });
+    }
+  });
+
+  test("of changes that are all or nothing only together", () => {
+    const group = { ...keyed, isAllOrNothing: true };
+    const earlier = [none, none, none];
+    expect(settledBy(group, [entry(1n), lost, entry(3n)], earlier, false)).toEqual([false, false, false]);
+    expect(settledBy(group, [refused, refused, refused], earlier, false)).toEqual([true, true, true]);
+    expect(settledBy(keyed, [entry(1n), lost, entry(3n)], earlier, false)).toEqual([true, false, true]);
+  });
+});
 
 test("changes that do not happen once are sent again only if they have certainly not happened", async () => {
   const { outcomes, petIds, repeats } = await send([[entry(1n), lost, undone], [entry(3n)]], { changes });
@@ -98,8 +139,6 @@ test("what may have happened stays unknown when its repeat was not sent", async 
 });
 
 describe("while an attempt without an answer could still be made", () => {
-  const refused = new InventoryError("FAILED_PRECONDITION", "too few", { reason: "INSUFFICIENT_STOCK" });
-  const full = new InventoryError("RESOURCE_EXHAUSTED", "too many", { reason: "QUEUE_FULL" });
   const attemptMs = 400;
 
   test.each([
@@ -141,7 +180,6 @@ describe("while an attempt without an answer could still be made", () => {
 
 test("after an unknown commit only what was decided after it is an outcome", async () => {
   const unknown = new InventoryError("UNAVAILABLE", "no answer to COMMIT", { reason: "OUTCOME_UNKNOWN" });
-  const full = new InventoryError("RESOURCE_EXHAUSTED", "too many", { reason: "QUEUE_FULL" });
   const gone = new InventoryError("NOT_FOUND", "no entry", { reason: "ENTRY_NOT_FOUND" });
   const { outcomes, sent } = await send([thrice(unknown), thrice(full), thrice(gone)], keyed);
   expect(sent).toHaveLength(3);

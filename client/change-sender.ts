@@ -20,7 +20,7 @@ export interface ChangeCaller {
 }
 
 /** Statuses after which the same request may succeed soon. */
-const passing: ReadonlySet<StatusName> = new Set(["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"]);
+const transientStatuses: ReadonlySet<StatusName> = new Set(["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"]);
 
 export class ChangeSender {
   readonly #sessions: Pick<ChangeSessions, "submit" | "isClosed">;
@@ -39,8 +39,8 @@ export class ChangeSender {
    * unknown outcome if they happen once. A repeat of any other could undo a newer change that was acknowledged
    * meanwhile.
    *
-   * A broken stream may still deliver its changes until their deadline. So until then a refused repeat does not prove
-   * that they did not happen, and `send` does not yet answer that their outcome is unknown.
+   * A broken stream can deliver its changes until their deadline. Until then a refusal of the repeat proves nothing about
+   * the first attempt, so `send` waits for the deadline before it answers that their outcome is unknown.
    *
    * @returns an outcome for each change, in order
    */
@@ -48,53 +48,71 @@ export class ChangeSender {
     const isOnce = happensOnce(request);
     const outcomes: ChangeOutcome[] = [];
     let unsettled = [...request.changes.keys()];
-    let endMs = Number.NEGATIVE_INFINITY;
-    let openUntilMs = Number.NEGATIVE_INFINITY;
+    let retryUntilMs = Number.NEGATIVE_INFINITY;
+    let earlierMayHappenUntilMs = Number.NEGATIVE_INFINITY;
 
     const attempt = async () => {
       if (outcomes.length > 0 && !(await mayRetry())) {
-        endMs = Math.min(endMs, deadlineMs()); // a stop of the gateway shortens it
+        retryUntilMs = Math.min(retryUntilMs, deadlineMs()); // a stop of the gateway shortens it
         return false;
       }
       const changes = unsettled.map((i) => request.changes[i]!);
       const latestMs = deadlineMs();
       const untilMs = isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
-      const isOpen = performance.now() < openUntilMs;
+      const earlierMayHappen = performance.now() < earlierMayHappenUntilMs;
       const found = await this.#sessions.submit({ ...request, changes }, untilMs, isWanted);
-      const settled = found.map((outcome, i) => {
-        const isUnknown = mayHaveHappened(outcomes[unsettled[i]!]);
-        return isUnknown ? tellsOfEarlier(outcome, isOpen) : !mayPass(outcome, isOnce);
-      });
-      if (request.isAllOrNothing && settled.includes(false)) settled.fill(false); // a repeat is the same request
+      const earlier = unsettled.map((i) => outcomes[i]);
+      const settled = settledBy(request, found, earlier, earlierMayHappen);
       for (const [i, place] of unsettled.entries()) {
-        if (settled[i] || !mayHaveHappened(outcomes[place])) outcomes[place] = found[i]!;
+        if (settled[i] || !mayHaveHappened(earlier[i])) outcomes[place] = found[i]!;
       }
       unsettled = unsettled.filter((_, i) => !settled[i]);
-      if (isOnce && found.some(isUnanswered)) openUntilMs = Math.max(openUntilMs, untilMs);
-      const isAway = unsettled.some((i) => (outcomes[i] as InventoryError).code === "UNAVAILABLE");
+      if (isOnce && found.some(isUnanswered)) earlierMayHappenUntilMs = Math.max(earlierMayHappenUntilMs, untilMs);
+      const isServiceAway = unsettled.some((i) => (outcomes[i] as InventoryError).code === "UNAVAILABLE");
       if (unsettled.length === 0 && !found.some(mayHaveHappened)) this.#outage.succeeded();
-      endMs = isAway && !isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
+      retryUntilMs = isServiceAway && !isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
       return unsettled.length === 0 || this.#sessions.isClosed;
     };
-    await untilSettled(attempt, () => endMs).catch(() => {
+    await untilSettled(attempt, () => retryUntilMs).catch(() => {
       // The caller has left, or may not make the changes: the outcomes are those of the attempts before.
     });
-    const openMs = openUntilMs - performance.now();
-    // Timers may end a millisecond early.
-    if (outcomes.some(mayHaveHappened) && openMs > 0)
-      await new Promise((resolve) => setTimeout(resolve, Math.ceil(openMs) + 1));
+    await untilNothingMayHappen(outcomes, earlierMayHappenUntilMs);
     return outcomes;
   }
 }
 
 /**
- * Whether the outcome of a repeat tells what has become of an earlier attempt that may have happened.
+ * Tells which changes of an attempt need no other one.
  *
- * @param isOpen whether the earlier attempt could still happen when the repeat was sent
+ * @param found the outcomes of the attempt
+ * @param earlier those of the attempts before it; undefined where there was none
+ * @param earlierMayHappen whether one of those could still happen when this one was sent
  */
-function tellsOfEarlier(outcome: ChangeOutcome, isOpen: boolean): boolean {
+export function settledBy(
+  request: ChangeRequest,
+  found: readonly ChangeOutcome[],
+  earlier: readonly (ChangeOutcome | undefined)[],
+  earlierMayHappen: boolean,
+): boolean[] {
+  const isOnce = happensOnce(request);
+  const settled = found.map((outcome, i) =>
+    mayHaveHappened(earlier[i]) ? settlesEarlier(outcome, earlierMayHappen) : !isWorthRepeating(outcome, isOnce),
+  );
+  // A repeat of changes that are all or nothing is the same request.
+  return request.isAllOrNothing && settled.includes(false) ? settled.fill(false) : settled;
+}
+
+/** Whether the outcome of a repeat tells what has become of an earlier attempt that may have happened. */
+function settlesEarlier(outcome: ChangeOutcome, earlierMayHappen: boolean): boolean {
   if (!(outcome instanceof InventoryError)) return true;
-  return !isOpen && outcome.isDecided;
+  return !earlierMayHappen && outcome.isDecided;
+}
+
+/** Waits until no change with an unknown outcome can happen any more. */
+async function untilNothingMayHappen(outcomes: readonly ChangeOutcome[], untilMs: number): Promise<void> {
+  const leftMs = untilMs - performance.now();
+  if (leftMs <= 0 || !outcomes.some(mayHaveHappened)) return;
+  await new Promise((resolve) => setTimeout(resolve, Math.ceil(leftMs) + 1)); // timers may end a millisecond early
 }
 
 /** Whether no service has said what became of a change that was sent, so that one may still be about to make it. */
@@ -107,7 +125,7 @@ function mayHaveHappened(outcome: ChangeOutcome | undefined): boolean {
 }
 
 /** Whether another attempt is safe, and may have another outcome. */
-function mayPass(outcome: ChangeOutcome, isOnce: boolean): boolean {
-  if (!(outcome instanceof InventoryError) || !passing.has(outcome.code)) return false;
+function isWorthRepeating(outcome: ChangeOutcome, isOnce: boolean): boolean {
+  if (!(outcome instanceof InventoryError) || !transientStatuses.has(outcome.code)) return false;
   return isOnce || !outcome.mayHaveHappened;
 }

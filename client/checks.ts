@@ -102,10 +102,10 @@ export class Checks {
     const { promise, resolve, reject } = Promise.withResolvers<StockChanges>();
     const asked = new Set<CheckSession>();
     const endMs = performance.now() + silenceMs - 1; // timers may end a millisecond early
-    let attempts = 0;
+    let running = 0;
     let answering: CheckSession | undefined;
     const ask = async () => {
-      attempts += 1;
+      running += 1;
       let session = this.#session;
       this.#session = undefined;
       try {
@@ -115,7 +115,7 @@ export class Checks {
         const answer = new Answer();
         const read = (message: CheckInventoryResponse) => {
           answering ??= session!;
-          stopAsking();
+          dropOthers();
           if (answer.add(message)) return true;
           onPart?.();
           return false;
@@ -125,12 +125,12 @@ export class Checks {
         asked.delete(session);
         this.#session = session;
       } catch (error) {
-        attempts -= 1;
-        const isLast = answering ? answering === session : attempts === 0 || performance.now() >= endMs;
+        running -= 1;
+        const isLast = answering ? answering === session : running === 0 || performance.now() >= endMs;
         if (isLast) reject(error);
       }
     };
-    const stopAsking = () => {
+    const dropOthers = () => {
       clearInterval(timer);
       for (const other of asked) if (other !== answering) other.cancel();
     };

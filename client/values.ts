@@ -131,25 +131,27 @@ function checkSignal(name: string, value: unknown): void {
 }
 
 /** The checks of arguments that may be left out, and are the same wherever they are taken. */
-const optional: Readonly<Record<string, (name: string, value: unknown) => void>> = {
-  timeoutMs: checkMs,
-  signal: checkSignal,
-  onBreak: checkFunction,
-  onPart: checkFunction,
-  onSetback: checkFunction,
-  afterPetId: checkInt64,
-  beforeRevision: checkInt64,
-  withRemoved: checkBoolean,
-  isAllOrNothing: checkBoolean,
-  reason: checkText,
-  requestId: checkText,
-  account: checkText,
-  keyId: checkText,
-  fingerprint: checkText,
-  originRequestId: checkText,
-  traceparent: checkText,
-  serverName: checkText,
-};
+const optional: ReadonlyMap<string, (name: string, value: unknown) => void> = new Map(
+  Object.entries({
+    timeoutMs: checkMs,
+    signal: checkSignal,
+    onBreak: checkFunction,
+    onPart: checkFunction,
+    onSetback: checkFunction,
+    afterPetId: checkInt64,
+    beforeRevision: checkInt64,
+    withRemoved: checkBoolean,
+    isAllOrNothing: checkBoolean,
+    reason: checkText,
+    requestId: checkText,
+    account: checkText,
+    keyId: checkText,
+    fingerprint: checkText,
+    originRequestId: checkText,
+    traceparent: checkText,
+    serverName: checkText,
+  }),
+);
 
 /** Names that are allowed beside `petId`, because a caller may pass a whole entry as the arguments. */
 const ofEntries: readonly string[] = [...itemFields, "revision"];
@@ -168,12 +170,13 @@ export function checkArguments<T extends object>(given: T, ...known: readonly Na
   const isObject = typeof given === "object" && given !== null;
   if (!isObject) throw invalid(`an object is needed, with ${names.join(", ")}`);
   const takesEntry = names.includes("petId");
-  for (const [name, value] of Object.entries(given)) {
+  for (const name of Object.keys(given)) {
     if (!names.includes(name)) {
       if (takesEntry && ofEntries.includes(name)) continue;
       throw invalid(`there is no argument ${name}, only ${names.join(", ")}`);
     }
-    if (value !== undefined) optional[name]?.(name, value);
+    const value = (given as Readonly<Record<string, unknown>>)[name];
+    if (value !== undefined) optional.get(name)?.(name, value);
   }
   return given;
 }

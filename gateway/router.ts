@@ -100,7 +100,7 @@ function requestHandler(routes: readonly Route[], options: RouterOptions): Reque
     const fail = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
     const answer = async () => {
       await admission.admit(request, context, operation);
-      const { handler } = operationOf(found, request, context, options);
+      const { handler } = enterOperation(found, request, context, options);
       await handler(request, response, next);
     };
     if (path.startsWith("/v1/")) return void answer().catch(fail);
@@ -116,11 +116,12 @@ function requestHandler(routes: readonly Route[], options: RouterOptions): Reque
 }
 
 /**
- * The operation that answers a request which has been admitted. It sets the parameters of its path.
+ * Enters the operation of a request that has been admitted: gives the context its name, and the request the parameters of
+ * its path.
  *
  * @throws ApiError not_found, method_not_allowed, invalid_request
  */
-function operationOf(
+function enterOperation(
   found: Found | undefined,
   request: Request,
   context: RequestContext,

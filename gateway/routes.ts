@@ -45,7 +45,7 @@ export type RouteTable = Readonly<Record<`${"GET" | "PATCH" | "POST"} /v1/${stri
 
 export interface OperationDeps extends ReadInventoryOptions, HistoryOptions, UpdateInventoryOptions, UsageOptions {
   readonly stock: StockClient;
-  readonly admission: Pick<Admission, "isGood" | "checkAgain" | "checkKeyAgain">;
+  readonly admission: Pick<Admission, "isKeyGood" | "reverifyCaller" | "reverifyKey">;
   readonly pets: PassThrough;
   readonly orders: PassThrough;
   /** Undefined where callers may not rotate their keys. */

@@ -21,7 +21,7 @@ test("a guard in memory counts on when the clock is set back, and names no wait 
     [false, 0],
   ] as const) {
     const decision = await guard.charge("a");
-    expect(decision).toMatchObject({ admitted, windows: [{ remaining, used: 60 - remaining }] });
-    expect(decision.windows[0]!.resetAtMs - decision.nowMs).toBeLessThanOrEqual(60_000);
+    expect(decision).toMatchObject({ admitted, states: [{ remaining, used: 60 - remaining }] });
+    expect(decision.states[0]!.resetAtMs - decision.nowMs).toBeLessThanOrEqual(60_000);
   }
 });

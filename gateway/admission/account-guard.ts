@@ -4,7 +4,7 @@ import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from "rat
 import type { PlanName } from "../accounts/keys/plans.ts";
 import type { RequestContext } from "../http/request-context.ts";
 import { type Decision, limitHeaders, type Window } from "../limits/windows.ts";
-import { overLimit } from "./denials.ts";
+import { overLimit } from "./admission-errors.ts";
 
 /** A limit of rate-limiter-flexible: points for each id in a time of `duration` seconds. */
 export interface GuardLimit {
@@ -122,7 +122,7 @@ export class AccountGuard {
       // the account is not exhausted.
       const isExhausted = cost === 1 && denial.consumedPoints > window.limit;
       if (isExhausted) {
-        const leftMs = denied.windows[0]!.resetAtMs - denied.nowMs;
+        const leftMs = denied.states[0]!.resetAtMs - denied.nowMs;
         this.#exhaustedUntilMs.set(id, performance.now() + Math.min(leftMs, maxExhaustedMs));
       }
       return denied;
@@ -135,5 +135,5 @@ function decision(window: Window, admitted: boolean, { remainingPoints, msBefore
   const nowMs = Date.now();
   const resetAtMs = nowMs + Math.min(msBeforeNext, window.seconds * 1_000);
   const state = { ...window, used: window.limit - remainingPoints, remaining: remainingPoints, resetAtMs };
-  return { admitted, windows: [state], nowMs };
+  return { admitted, states: [state], nowMs };
 }

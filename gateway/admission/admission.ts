@@ -19,7 +19,7 @@ import {
 } from "../limits/windows.ts";
 import type { AccountGuard } from "./account-guard.ts";
 import { AddressGuard, docsPerMinute } from "./address-guard.ts";
-import { invalidKey, missingKey, missingScope, overLimit, unavailable } from "./denials.ts";
+import { invalidKey, missingKey, missingScope, overLimit, unavailable } from "./admission-errors.ts";
 import type { RefusalCounter } from "./refusals.ts";
 
 export interface AdmissionOptions {
@@ -74,16 +74,16 @@ export interface Admission {
     operation: OperationAccess | undefined,
   ) => Promise<void>;
   /** Whether the key of such a request is still good, as far as this gateway remembers. */
-  readonly isGood: (context: RequestContext) => boolean;
+  readonly isKeyGood: (context: RequestContext) => boolean;
   /**
    * Looks again at the key of a request that is held, or had to wait.
    *
    * @throws ApiError invalid_api_key, api_key_banned; service_unavailable when the key cannot be looked up
    */
-  readonly checkAgain: (context: RequestContext) => Promise<void>;
+  readonly reverifyCaller: (context: RequestContext) => Promise<void>;
   /** The same for an operation that also serves banned keys. @throws ApiError invalid_api_key, service_unavailable */
-  readonly checkKeyAgain: (context: RequestContext) => Promise<void>;
-  /** `checkAgain` when a held request goes on; it also renews the `limitHeaders`, without a charge. */
+  readonly reverifyKey: (context: RequestContext) => Promise<void>;
+  /** `reverifyCaller` when a held request goes on; it also renews the `limitHeaders`, without a charge. */
   readonly readmit: (context: RequestContext) => Promise<void>;
   /**
    * Admits a request for the documentation, which needs no key and is counted by its address, beside all others.
@@ -142,17 +142,17 @@ export function createAdmission(options: AdmissionOptions): Admission {
       context.prefetched = operation.prefetch(context.arrivedMs);
       context.prefetched.catch(() => {}); // a refused request does not wait for it
     }
-    if (deciding instanceof Promise) return deciding.then((decision) => obey(decision, windows, context, principal));
-    obey(deciding, windows, context, principal);
+    if (deciding instanceof Promise) return deciding.then((decision) => enforce(decision, windows, context, principal));
+    enforce(deciding, windows, context, principal);
     return undefined;
   }
 
   /** Refuses a request that the limits of its account do not admit. @throws ApiError rate_limit_exceeded */
-  function obey(decision: Decision, windows: readonly Window[], context: RequestContext, principal: Principal): void {
+  function enforce(decision: Decision, windows: readonly Window[], context: RequestContext, principal: Principal) {
     context.limitHeaders = limitHeaders(windows, decision);
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;
-    const { name, resetAtMs } = bindingWindow(decision.windows);
+    const { name, resetAtMs } = bindingWindow(decision.states);
     refusals.refused(principal.familyId, resetAtMs - decision.nowMs);
     onRefused(principal.plan, name);
     throw overLimit(decision);
@@ -170,15 +170,15 @@ export function createAdmission(options: AdmissionOptions): Admission {
     const windows = windowsFor(principal);
     const current = await limiter.readShared(principal.accountId, windows);
     context.limitHeaders = limitHeaders(windows, current);
-    context.shownWindows = current.windows;
+    context.shownWindows = current.states;
   }
 
-  function isGood({ token }: RequestContext): boolean {
+  function isKeyGood({ token }: RequestContext): boolean {
     const principal = authenticator.remembered(token);
     return principal !== undefined && principal.bannedUntilMs <= now();
   }
 
-  async function checkKeyAgain(context: RequestContext) {
+  async function reverifyKey(context: RequestContext) {
     try {
       context.principal = authenticator.remembered(context.token) ?? (await lookUp(context.token));
     } catch (cause) {
@@ -187,14 +187,14 @@ export function createAdmission(options: AdmissionOptions): Admission {
     }
   }
 
-  async function checkAgain(context: RequestContext) {
-    await checkKeyAgain(context);
+  async function reverifyCaller(context: RequestContext) {
+    await reverifyKey(context);
     const principal = context.principal!;
     if (principal.bannedUntilMs > now()) throw refuseBanned(context, principal, windowsFor(principal));
   }
 
   async function readmit(context: RequestContext) {
-    await checkAgain(context);
+    await reverifyCaller(context);
     await showLimits(context, context.principal!);
   }
 
@@ -243,5 +243,5 @@ export function createAdmission(options: AdmissionOptions): Admission {
   }
 
   const { headersFor } = guard;
-  return { admit, isGood, checkAgain, checkKeyAgain, readmit, admitDocs, setAddressLimits, headersFor };
+  return { admit, isKeyGood, reverifyCaller, reverifyKey, readmit, admitDocs, setAddressLimits, headersFor };
 }

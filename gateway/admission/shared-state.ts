@@ -74,7 +74,7 @@ export function redisState(options: RedisStateOptions): SharedState {
   /** Why there is no connection. A command only knows that there is none. */
   let connectionFault: unknown;
   const help = "Requests whose limits this replica decided on its own, by its share, while Redis was away";
-  counter({ name: "gateway_limiter_alone_total", help, registry: metrics }, () => memory.chargedAlone);
+  counter({ name: "gateway_limiter_alone_total", help, registry: metrics }, () => memory.decidedAlone);
   const breaker = new Breaker({
     probe: (key) => probe(redis, key),
     probeIntervalMs,
@@ -101,7 +101,7 @@ export function redisState(options: RedisStateOptions): SharedState {
   });
   // A wrong URL is told at the start, not to the first caller.
   firstAnswer(redis).catch((cause) => breaker.open("start", cause));
-  const changes = new KeyNotices(redis);
+  const notices = new KeyNotices(redis);
   const storeClient = throughBreaker(redis, breaker);
   return {
     limiter,
@@ -110,11 +110,11 @@ export function redisState(options: RedisStateOptions): SharedState {
       return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter, customIncrTtlLuaScript: guardScript });
     }),
     shareRefusals: shareRefusals(redis, breaker),
-    notify: (id) => void breaker.run("notice", () => changes.notify(id)).catch(() => {}),
-    onNotice: (receive) => changes.onNotice(receive),
+    notify: (id) => void breaker.run("notice", () => notices.notify(id)).catch(() => {}),
+    onNotice: (receive) => notices.onNotice(receive),
     close: () => {
       breaker.close();
-      changes.close();
+      notices.close();
       redis.disconnect();
     },
   };

@@ -1,5 +1,6 @@
 /** What the gateway knows of a request: made at its arrival, filled in on its way, read by the log at its end. */
 import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { maxAgeMs } from "../accounts/keys/authenticator.ts";
 import type { Principal } from "../accounts/keys/principal.ts";
 
 /** Headers as name, value, name, value: the form that costs Node least. */
@@ -25,7 +26,10 @@ export interface RequestContext {
    * `performance.now()` at the arrival, from which durations and deadlines count. Set again when a held request goes on.
    */
   arrivedMs: number;
-  /** The operation (for a 405 the path's first one), `docs` or `unknown`: the label `route` of metrics and logs. */
+  /**
+   * The operation (for a 405 the path's first one), `docs` or `unknown`: the label `route` of metrics and logs. It is
+   * `unknown` until the request is admitted, so for every 401, 403 and 429 of admission.
+   */
   operationName: string;
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
   limitHeaders: HeaderList;
@@ -74,12 +78,12 @@ export function contextOf(response: ServerResponse): RequestContext {
   return (response as WithContext)[key]!;
 }
 
-/** A request that took longer than this has its key looked at again: the other 8 s of 10 are `maxAgeMs` of look-ups. */
-const longWaitMs = 2_000;
+/** What a look-up that is remembered leaves of the 10 s that a revocation may take. */
+const longWaitMs = 10_000 - maxAgeMs;
 
 /**
- * Whether a request had to wait, such as for the end of an outage or for an upstream. Then its key is looked at again: a
- * revoked key must not read any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
+ * Whether a request had to wait, such as for the end of an outage or for an upstream. Then its key is looked at again
+ * before it is answered or sent, because a revoked key must not read or write any more.
  */
 export function hasWaited(response: ServerResponse): boolean {
   return performance.now() - contextOf(response).arrivedMs > longWaitMs;

@@ -26,7 +26,7 @@ export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"
 }
 
 /** Whom changes are for, and what makes them happen once. */
-export type ChangeOrigin = Pick<ChangeRequest, "idempotencyKey" | "author" | "originRequestId">;
+export type RequestIdentity = Pick<ChangeRequest, "idempotencyKey" | "author" | "originRequestId">;
 
 export interface StockClient extends StockSource {
   /**
@@ -36,7 +36,7 @@ export interface StockClient extends StockSource {
    *   service_unavailable, timeout or internal_error, after which it may have happened
    */
   update(
-    request: Pick<ChangeRequest, "changes"> & ChangeOrigin,
+    request: Pick<ChangeRequest, "changes"> & RequestIdentity,
     caller: UpdateCaller,
   ): Promise<readonly (Changed | ApiError)[]>;
   /**
@@ -47,7 +47,7 @@ export interface StockClient extends StockSource {
    */
   adjust(
     adjustments: readonly AskedAdjustment[],
-    origin: ChangeOrigin,
+    identity: RequestIdentity,
     caller: UpdateCaller,
   ): Promise<readonly Changed[]>;
   /** Changes of an entry, the newest first. @throws ApiError not_found, also where no history is kept */
@@ -66,11 +66,11 @@ export function openStockClient(options: StockClientOptions): StockClient {
   const { callTimeoutMs, keyedTimeoutMs, onCheck, ...channel } = options;
   const client = createInventoryClient({ ...channel, timeoutMs: callTimeoutMs });
   const closed = new AbortController();
-  let unknown = 0;
+  let updatesUnknown = 0;
   let endingSinceMs = Number.POSITIVE_INFINITY;
 
   /** Has changes made, of which those with a key are repeated for longer. */
-  const change = (request: Omit<ChangeRequest, "traceparent">, { arrivedMs, ...caller }: UpdateCaller) =>
+  const applyChanges = (request: Omit<ChangeRequest, "traceparent">, { arrivedMs, ...caller }: UpdateCaller) =>
     inSpan("ApplyChanges", clientCall, context.active(), async () => {
       const deadlineMs = request.idempotencyKey
         ? () => Math.min(arrivedMs + keyedTimeoutMs, Math.max(arrivedMs, endingSinceMs) + callTimeoutMs)
@@ -83,23 +83,23 @@ export function openStockClient(options: StockClientOptions): StockClient {
       return client.changesInFlight;
     },
     get updatesUnknown() {
-      return unknown;
+      return updatesUnknown;
     },
 
     update: async (request, caller) => {
-      const outcomes = await change(request, caller);
+      const outcomes = await applyChanges(request, caller);
       return outcomes.map((outcome, i) => {
         if (!(outcome instanceof InventoryError)) return outcome;
-        if (outcome.mayHaveHappened && !request.idempotencyKey) unknown += 1;
+        if (outcome.mayHaveHappened && !request.idempotencyKey) updatesUnknown += 1;
         return fromServiceError(outcome, request.changes[i]!.petId);
       });
     },
 
-    adjust: async (adjustments, origin, caller) => {
+    adjust: async (adjustments, identity, caller) => {
       const changes = adjustments.map(({ petId, delta, precondition, reason }) => {
         return { petId, delta, expectedRevisions: precondition?.revisions, reason };
       });
-      const outcomes = await change({ ...origin, changes, isAllOrNothing: true }, caller);
+      const outcomes = await applyChanges({ ...identity, changes, isAllOrNothing: true }, caller);
       const refused = refusedIn(outcomes);
       if (refused === -1) return outcomes as readonly Changed[];
       throw fromAdjustmentError(outcomes[refused] as InventoryError, adjustments[refused]!);

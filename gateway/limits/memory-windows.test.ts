@@ -1,6 +1,6 @@
 import { MemoryWindows } from "./memory-windows.ts";
 import { phaseOf } from "./rule.ts";
-import type { Decision } from "./windows.ts";
+import type { Decision, WindowsNow } from "./windows.ts";
 import { quotaWindows } from "./windows.ts";
 
 const minuteMs = 60_000;
@@ -24,7 +24,7 @@ function setUp({ gateways = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {
   return { clock, memory, ask, look, at };
 }
 
-const left = (decision: Decision) => decision.windows.map(({ remaining }) => remaining);
+const left = ({ states }: WindowsNow) => states.map(({ remaining }) => remaining);
 const admitted = (decisions: readonly Decision[]) => decisions.map((decision) => decision.admitted);
 
 test("a request that the minute refuses charges nothing to the day", () => {
@@ -46,14 +46,14 @@ test("a window is over at the moment of its end, not before", () => {
 test("a window whose clock was set back by an hour is over", () => {
   const decisions = setUp().at(0, 0, 0, 0, -3_600_000);
   expect(admitted(decisions)).toEqual([true, true, true, false, true]);
-  expect(decisions.at(-1)!.windows[0]!.resetAtMs).toBe(decisions.at(-1)!.nowMs + minuteMs);
+  expect(decisions.at(-1)!.states[0]!.resetAtMs).toBe(decisions.at(-1)!.nowMs + minuteMs);
 });
 
 test("a look charges nothing, and shows the end of windows to an account without a request", () => {
   const { clock, look, ask } = setUp();
   clock.nowMs += 20_000;
   for (let i = 0; i < 10; i++) expect(left(look())).toEqual([3, 5]);
-  expect(look().windows.map(({ resetAtMs }) => resetAtMs - clock.nowMs)).toEqual([40_000, 86_380_000]);
+  expect(look().states.map(({ resetAtMs }) => resetAtMs - clock.nowMs)).toEqual([40_000, 86_380_000]);
   expect(left(ask())).toEqual([2, 4]);
 });
 
@@ -62,7 +62,7 @@ test("a plan with lower limits keeps what was used and leaves nothing below zero
   at(0, 0, 0);
   const decision = memory.charge(id, quotaWindows({ perMinute: 2, perDay: 5 }));
   expect(decision.admitted).toBe(false);
-  expect(decision.windows.map(({ used, remaining }) => [used, remaining])).toEqual([
+  expect(decision.states.map(({ used, remaining }) => [used, remaining])).toEqual([
     [3, 0],
     [3, 2],
   ]);
@@ -70,14 +70,14 @@ test("a plan with lower limits keeps what was used and leaves nothing below zero
 
 test("a gateway without Redis admits its share of what was left when it last heard of the others", () => {
   const { memory, ask, clock } = setUp({ gateways: 3, perMinute: 60, perDay: 1_000 });
-  memory.learn(memory.counterOf(id), clock.nowMs, 10, [30, 10, 30, 10], 0);
+  memory.learn(memory.countsOf(id), clock.nowMs, 10, [30, 10, 30, 10], 0);
   const decisions = Array.from({ length: 20 }, () => ask());
   expect(admitted(decisions).filter(Boolean)).toHaveLength(7); // a third of the 20 left, rounded up
-  expect(decisions.at(-1)!.windows[0]).toMatchObject({ used: 47, remaining: 0 });
-  expect(memory.chargedAlone).toBe(20);
+  expect(decisions.at(-1)!.states[0]).toMatchObject({ used: 47, remaining: 0 });
+  expect(memory.decidedAlone).toBe(20);
 });
 
-test("the counters of the running day are listed one at a time, also those that come meanwhile", () => {
+test("the counts of the running day are listed one at a time, also those that come meanwhile", () => {
   const { clock, memory, ask, look } = setUp();
   ask("yesterday");
   clock.nowMs += 86_400_000;
@@ -86,7 +86,7 @@ test("the counters of the running day are listed one at a time, also those that 
   const running = memory.running();
   const names = [running.next().value!.id];
   ask("third");
-  for (const counter of running) names.push(counter.id);
+  for (const { id } of running) names.push(id);
   expect(names).toEqual(["first", "second", "third"]);
 });
 
@@ -95,7 +95,7 @@ test("beyond the bound on memory, accounts of past days are forgotten before tho
     const { memory, ask, clock } = setUp({ maxAccounts: 2 });
     const use = (account: string) => {
       if (isAlone) ask(account);
-      else memory.learn(memory.counterOf(account), clock.nowMs, 1, [0, 1, 0, 1], 0);
+      else memory.learn(memory.countsOf(account), clock.nowMs, 1, [0, 1, 0, 1], 0);
     };
     for (const account of ["active", "quiet"]) use(account);
     clock.nowMs += 86_400_000;
@@ -105,12 +105,12 @@ test("beyond the bound on memory, accounts of past days are forgotten before tho
   }
 });
 
-test("an account beyond the bound on memory has another counter when it comes back", () => {
+test("an account beyond the bound on memory has other counts when it comes back", () => {
   const { memory, ask } = setUp({ maxAccounts: 2 });
   ask("first");
-  const name = memory.nameOf(memory.counterOf("first"));
+  const name = memory.nameOf(memory.countsOf("first"));
   for (const account of ["second", "third"]) ask(account);
   expect(left(ask("first"))).toEqual([2, 4]);
-  expect(memory.nameOf(memory.counterOf("first"))).not.toBe(name);
+  expect(memory.nameOf(memory.countsOf("first"))).not.toBe(name);
   expect(left(ask("third"))).toEqual([1, 3]);
 });

@@ -1,7 +1,7 @@
 /** Counts the requests of accounts in the memory of this process. */
 import { randomBytes } from "node:crypto";
 import { type Count, indexAt, learn, leftOf, lengthsMs, phaseOf, renew } from "./rule.ts";
-import type { Decision, Limiter, Window, WindowState } from "./windows.ts";
+import type { Decision, Limiter, Window, WindowState, WindowsNow } from "./windows.ts";
 
 export interface MemoryWindowsOptions {
   /** Accounts that are remembered, at 300 bytes each; beyond it the one whose longest window began first is forgotten. */
@@ -12,10 +12,10 @@ export interface MemoryWindowsOptions {
   readonly now: () => number;
 }
 
-/** The counter of one account at this gateway. There may be very many, so it is small. */
-export interface Counter {
+/** What this gateway counts of one account. There may be very many, so it is small. */
+export interface AccountCounts {
   readonly id: string;
-  /** Counts the counters of this gateway. One that was forgotten and begins again has another number. */
+  /** The place among all that this gateway has made: an account that was forgotten and comes back has another one. */
   readonly number: number;
   readonly phaseMs: number;
   readonly minute: Count;
@@ -23,8 +23,8 @@ export interface Counter {
 }
 
 /** The count of a window by its place in `lengthsMs`. */
-export function countOf(counter: Counter, w: number): Count {
-  return w === 0 ? counter.minute : counter.day;
+export function countIn(counts: AccountCounts, w: number): Count {
+  return w === 0 ? counts.minute : counts.day;
 }
 
 const none: Readonly<Count> = { index: 0, own: 0, alone: 0, synced: 0, others: 0 };
@@ -32,75 +32,75 @@ const none: Readonly<Count> = { index: 0, own: 0, alone: 0, synced: 0, others: 0
 /** What this gateway has admitted of each account, and what it has heard of the others. Alone it admits its share. */
 export class MemoryWindows implements Limiter {
   readonly #options: MemoryWindowsOptions;
-  readonly #counters = new Map<string, Counter>();
+  readonly #accounts = new Map<string, AccountCounts>();
   readonly #name = randomBytes(6).toString("base64url");
   #made = 0;
   #offsetMs = 0;
-  /** Decisions without Redis so far. */
-  chargedAlone = 0;
+  /** Requests decided without Redis so far, also those that were refused. */
+  decidedAlone = 0;
 
   constructor(options: MemoryWindowsOptions) {
     this.#options = options;
   }
 
   charge(id: string, windows: readonly Window[]): Decision {
-    return this.chargeAlone(this.counterOf(id), windows);
+    return this.chargeAlone(this.countsOf(id), windows);
   }
 
-  readShared(id: string, windows: readonly Window[]): Decision {
+  readShared(id: string, windows: readonly Window[]): WindowsNow {
     return this.readLocal(id, windows);
   }
 
-  readLocal(id: string, windows: readonly Window[]): Decision {
-    return this.read(this.counterOf(id), windows);
+  readLocal(id: string, windows: readonly Window[]): WindowsNow {
+    return this.read(this.countsOf(id), windows);
   }
 
-  counterOf(id: string): Counter {
-    const kept = this.#counters.get(id);
+  countsOf(id: string): AccountCounts {
+    const kept = this.#accounts.get(id);
     if (kept) return kept;
-    if (this.#counters.size >= this.#options.maxAccounts) this.#counters.delete(this.#counters.keys().next().value!);
+    if (this.#accounts.size >= this.#options.maxAccounts) this.#accounts.delete(this.#accounts.keys().next().value!);
     this.#made += 1;
-    const counter = { id, number: this.#made, phaseMs: phaseOf(id), minute: { ...none }, day: { ...none } };
-    this.#counters.set(id, counter);
-    return counter;
+    const counts = { id, number: this.#made, phaseMs: phaseOf(id), minute: { ...none }, day: { ...none } };
+    this.#accounts.set(id, counts);
+    return counts;
   }
 
-  /** The name of a counter on Redis: no other counter has had it, because the counts of each begin at 0. */
-  nameOf({ number }: Counter): string {
+  /** The name of these counts on Redis: no others have had it, because each begin at 0. */
+  nameOf({ number }: AccountCounts): string {
     return `${this.#name}${number.toString(36)}`;
   }
 
   /** Decides about a request by the share of this gateway. */
-  chargeAlone(counter: Counter, windows: readonly Window[]): Decision {
-    this.chargedAlone += 1;
+  chargeAlone(counts: AccountCounts, windows: readonly Window[]): Decision {
+    this.decidedAlone += 1;
     const nowMs = this.nowMs();
     const { gateways } = this.#options;
-    const admitted = !this.isSpent(counter, windows, gateways, nowMs);
+    const admitted = !this.isSpent(counts, windows, gateways, nowMs);
     if (admitted) {
       for (let w = 0; w < windows.length; w++) {
-        const count = countOf(counter, w);
-        const index = indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
-        if (count.index !== index && w === windows.length - 1) this.#keepLonger(counter);
+        const count = countIn(counts, w);
+        const index = indexAt(nowMs, counts.phaseMs, lengthsMs[w]!);
+        if (count.index !== index && w === windows.length - 1) this.#keepLonger(counts);
         renew(count, index);
         count.own += 1;
         count.alone += 1;
       }
     }
-    return decisionOf(counter, windows, { nowMs, admitted, gateways });
+    return decisionOf(counts, windows, { nowMs, admitted, gateways });
   }
 
   /** The windows as this gateway knows them. @param gateways how many share what is left: 1 while Redis is there */
-  read(counter: Counter, windows: readonly Window[], gateways = this.#options.gateways): Decision {
+  read(counts: AccountCounts, windows: readonly Window[], gateways = this.#options.gateways): Decision {
     const nowMs = this.nowMs();
-    const admitted = !this.isSpent(counter, windows, gateways, nowMs);
-    return decisionOf(counter, windows, { nowMs, admitted, gateways });
+    const admitted = !this.isSpent(counts, windows, gateways, nowMs);
+    return decisionOf(counts, windows, { nowMs, admitted, gateways });
   }
 
   /** Whether one of these windows has nothing left. @param gateways how many share what is left */
-  isSpent(counter: Counter, windows: readonly Window[], gateways = 1, nowMs = this.nowMs()): boolean {
+  isSpent(counts: AccountCounts, windows: readonly Window[], gateways = 1, nowMs = this.nowMs()): boolean {
     for (let w = 0; w < windows.length; w++) {
-      const count = countOf(counter, w);
-      const isRunning = count.index === indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
+      const count = countIn(counts, w);
+      const isRunning = count.index === indexAt(nowMs, counts.phaseMs, lengthsMs[w]!);
       if (leftOf(isRunning ? count : none, windows[w]!.limit, gateways) <= 0) return true;
     }
     return false;
@@ -112,27 +112,27 @@ export class MemoryWindows implements Limiter {
    * @param nowMs the time of Redis
    * @param answer for each window what is charged to others and to this gateway, from `at` on
    */
-  learn(counter: Counter, nowMs: number, admitted: number, answer: readonly number[], at: number): void {
+  learn(counts: AccountCounts, nowMs: number, admitted: number, answer: readonly number[], at: number): void {
     for (let w = 0; w < lengthsMs.length; w++) {
-      const index = indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
-      const count = countOf(counter, w);
-      if (count.index !== index && w === lengthsMs.length - 1) this.#keepLonger(counter);
+      const index = indexAt(nowMs, counts.phaseMs, lengthsMs[w]!);
+      const count = countIn(counts, w);
+      if (count.index !== index && w === lengthsMs.length - 1) this.#keepLonger(counts);
       learn(count, index, admitted, answer[at + 2 * w]!, answer[at + 2 * w + 1]!);
     }
   }
 
-  /** A counter whose longest window begins is forgotten after those whose windows began before. */
-  #keepLonger(counter: Counter): void {
-    if (this.#counters.get(counter.id) !== counter) return; // it has been forgotten while Redis was asked
-    this.#counters.delete(counter.id);
-    this.#counters.set(counter.id, counter);
+  /** An account whose longest window begins is forgotten after those whose windows began before. */
+  #keepLonger(counts: AccountCounts): void {
+    if (this.#accounts.get(counts.id) !== counts) return; // it has been forgotten while Redis was asked
+    this.#accounts.delete(counts.id);
+    this.#accounts.set(counts.id, counts);
   }
 
-  /** The counters that know something of the running day, one at a time: there may be very many. */
-  *running(): Generator<Counter> {
-    for (const counter of this.#counters.values()) {
-      const { index, own, synced, others } = counter.day;
-      if (own + synced + others > 0 && index === indexAt(this.nowMs(), counter.phaseMs, lengthsMs[1])) yield counter;
+  /** The counts that know something of the running day, one at a time: there may be very many. */
+  *running(): Generator<AccountCounts> {
+    for (const counts of this.#accounts.values()) {
+      const { index, own, synced, others } = counts.day;
+      if (own + synced + others > 0 && index === indexAt(this.nowMs(), counts.phaseMs, lengthsMs[1])) yield counts;
     }
   }
 
@@ -168,13 +168,13 @@ interface DecisionInput {
 }
 
 /** The decision about a request, with the windows of its account after it. */
-export function decisionOf(counter: Counter, windows: readonly Window[], input: DecisionInput): Decision {
+export function decisionOf(counts: AccountCounts, windows: readonly Window[], input: DecisionInput): Decision {
   const { nowMs, admitted, gateways, following = 0 } = input;
   const states: WindowState[] = [];
   for (let w = 0; w < windows.length; w++) {
     const { name, seconds, limit } = windows[w]!;
-    const index = indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
-    const kept = countOf(counter, w);
+    const index = indexAt(nowMs, counts.phaseMs, lengthsMs[w]!);
+    const kept = countIn(counts, w);
     const count = kept.index === index ? kept : none;
     states.push({
       name,
@@ -182,8 +182,8 @@ export function decisionOf(counter: Counter, windows: readonly Window[], input: 
       limit,
       used: count.others + count.own - following,
       remaining: Math.max(0, leftOf(count, limit, gateways) + following),
-      resetAtMs: (index + 1) * lengthsMs[w]! - counter.phaseMs,
+      resetAtMs: (index + 1) * lengthsMs[w]! - counts.phaseMs,
     });
   }
-  return { admitted, windows: states, nowMs };
+  return { admitted, states, nowMs };
 }

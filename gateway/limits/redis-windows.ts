@@ -4,11 +4,11 @@ import type { Cluster, Redis } from "ioredis";
 import { Batches } from "../../runtime/batches.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
-import { type Counter, countOf, decisionOf, type MemoryWindows } from "./memory-windows.ts";
+import { type AccountCounts, countIn, decisionOf, type MemoryWindows } from "./memory-windows.ts";
 import type { Breaker } from "./redis-breaker.ts";
 import { indexAt, lengthsMs } from "./rule.ts";
 import { chargeScript } from "./script.ts";
-import type { Decision, Limiter, Window } from "./windows.ts";
+import type { Decision, Limiter, Window, WindowsNow } from "./windows.ts";
 
 /** Commands that ioredis adds by `defineCommand`. */
 type Client = (Redis | Cluster) & {
@@ -26,7 +26,7 @@ export interface RedisWindowsOptions {
 
 /** A request that waits for its decision. */
 interface PendingDecision {
-  readonly counter: Counter;
+  readonly counts: AccountCounts;
   readonly windows: readonly Window[];
   readonly cost: 0 | 1;
   readonly resolve: (decision: Decision) => void;
@@ -34,7 +34,7 @@ interface PendingDecision {
 
 /** What Redis is asked about one account: how many of the requests that wait it admits. */
 interface AccountBatch {
-  readonly counter: Counter;
+  readonly counts: AccountCounts;
   readonly requests: readonly PendingDecision[];
 }
 
@@ -72,14 +72,14 @@ export class RedisWindows implements Limiter {
   }
 
   /** Redis knows the counts of all gateways, so it is asked even where nothing is charged, or nothing is left. */
-  readShared(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
+  readShared(id: string, windows: readonly Window[]): WindowsNow | Promise<WindowsNow> {
     return this.#ask(id, windows, 0);
   }
 
-  readLocal(id: string, windows: readonly Window[]): Decision {
+  readLocal(id: string, windows: readonly Window[]): WindowsNow {
     const { memory, breaker } = this.#options;
-    const counter = memory.counterOf(id);
-    return breaker.isOpen ? memory.read(counter, windows) : memory.read(counter, windows, 1);
+    const counts = memory.countsOf(id);
+    return breaker.isOpen ? memory.read(counts, windows) : memory.read(counts, windows, 1);
   }
 
   /**
@@ -93,9 +93,9 @@ export class RedisWindows implements Limiter {
   async #reportAll(): Promise<void> {
     const { memory, breaker } = this.#options;
     let batches: AccountBatch[] = [];
-    for (const counter of memory.running()) {
+    for (const counts of memory.running()) {
       if (breaker.isOpen) return;
-      batches.push({ counter, requests: [] });
+      batches.push({ counts, requests: [] });
       if (batches.length < maxAccounts) continue;
       await this.#askAll(batches);
       batches = [];
@@ -105,20 +105,20 @@ export class RedisWindows implements Limiter {
 
   #ask(id: string, windows: readonly Window[], cost: 0 | 1): Decision | Promise<Decision> {
     const { memory, breaker } = this.#options;
-    const counter = memory.counterOf(id);
-    if (breaker.isOpen) return this.#alone(counter, windows, cost);
-    if (cost === 1 && memory.isSpent(counter, windows)) return memory.read(counter, windows, 1);
-    return new Promise((resolve) => this.#batches.add({ counter, windows, cost, resolve }));
+    const counts = memory.countsOf(id);
+    if (breaker.isOpen) return this.#alone(counts, windows, cost);
+    if (cost === 1 && memory.isSpent(counts, windows)) return memory.read(counts, windows, 1);
+    return new Promise((resolve) => this.#batches.add({ counts, windows, cost, resolve }));
   }
 
-  #alone(counter: Counter, windows: readonly Window[], cost: 0 | 1): Decision {
+  #alone(counts: AccountCounts, windows: readonly Window[], cost: 0 | 1): Decision {
     const { memory } = this.#options;
-    return cost === 0 ? memory.read(counter, windows) : memory.chargeAlone(counter, windows);
+    return cost === 0 ? memory.read(counts, windows) : memory.chargeAlone(counts, windows);
   }
 
   async #decideAll(requests: readonly PendingDecision[]): Promise<void> {
-    const byCounter = Map.groupBy(requests, ({ counter }) => counter);
-    await this.#askAll(Array.from(byCounter, ([counter, ofCounter]) => ({ counter, requests: ofCounter })));
+    const byAccount = Map.groupBy(requests, ({ counts }) => counts);
+    await this.#askAll(Array.from(byAccount, ([counts, ofAccount]) => ({ counts, requests: ofAccount })));
   }
 
   /** Asks in calls of a bounded size, all at once: each has the same wait, and they share it. */
@@ -133,30 +133,30 @@ export class RedisWindows implements Limiter {
   /** In a cluster one call can only reach the keys of one slot. */
   #splitBySlot(batches: readonly AccountBatch[]): (readonly AccountBatch[])[] {
     if (!this.#client.isCluster) return [batches];
-    return [...Map.groupBy(batches, ({ counter }) => calculateSlot(keyPrefix + counter.id)).values()];
+    return [...Map.groupBy(batches, ({ counts }) => calculateSlot(keyPrefix + counts.id)).values()];
   }
 
   /** Settles all requests of these batches with one call of the script; without an answer they are decided alone. */
   async #call(batches: readonly AccountBatch[]): Promise<void> {
     const { memory, breaker, clockOffsetMs } = this.#options;
-    const keysAndArguments: (string | number)[] = batches.map(({ counter }) => keyPrefix + counter.id);
+    const keysAndArguments: (string | number)[] = batches.map(({ counts }) => keyPrefix + counts.id);
     keysAndArguments.push(clockOffsetMs?.() ?? 0);
     const firstReport = keysAndArguments.length;
-    for (const batch of batches) pushReport(keysAndArguments, memory.nameOf(batch.counter), batch);
+    for (const batch of batches) pushReport(keysAndArguments, memory.nameOf(batch.counts), batch);
     const sentAtMs = memory.ownNowMs();
     let answer: readonly number[];
     try {
       const call = async () => {
-        const told = await this.#client.chargeWindows(batches.length, ...keysAndArguments);
-        refuseLess(told, keysAndArguments.slice(firstReport));
-        return told;
+        const answered = await this.#client.chargeWindows(batches.length, ...keysAndArguments);
+        refuseFallenCounts(answered, keysAndArguments.slice(firstReport));
+        return answered;
       };
-      answer = await breaker.run(keyPrefix + batches[0]!.counter.id, call);
+      answer = await breaker.run(keyPrefix + batches[0]!.counts.id, call);
     } catch {
-      for (const { counter, requests } of batches) {
-        for (const { windows, cost, resolve } of requests) resolve(this.#alone(counter, windows, cost));
+      for (const { counts, requests } of batches) {
+        for (const { windows, cost, resolve } of requests) resolve(this.#alone(counts, windows, cost));
         // Redis may have counted them, and other gateways may have heard of it.
-        for (let w = 0; w < lengthsMs.length; w++) countOf(counter, w).alone = 0;
+        for (let w = 0; w < lengthsMs.length; w++) countIn(counts, w).alone = 0;
       }
       return;
     }
@@ -164,27 +164,54 @@ export class RedisWindows implements Limiter {
     let at = 1;
     for (const batch of batches) {
       this.#settle(batch, answer, at);
-      at += toldLength;
+      at += answerLength;
     }
   }
 
   /** Settles the requests of an account, in the order in which they came. @param at where its answer begins */
-  #settle({ counter, requests }: AccountBatch, answer: readonly number[], at: number): void {
+  #settle({ counts, requests }: AccountBatch, answer: readonly number[], at: number): void {
     const nowMs = answer[0]!;
     let left = answer[at]!;
-    this.#options.memory.learn(counter, nowMs, left, answer, at + 1);
+    this.#options.memory.learn(counts, nowMs, left, answer, at + 1);
     for (const { windows, cost, resolve } of requests) {
       left -= cost;
       const admitted = cost === 0 || left >= 0;
-      resolve(decisionOf(counter, windows, { nowMs, admitted, gateways: 1, following: Math.max(0, left) }));
+      resolve(decisionOf(counts, windows, { nowMs, admitted, gateways: 1, following: Math.max(0, left) }));
     }
   }
 }
 
-/** Numbers of one account in a report, and those of each of its windows. */
-const reportLength = 3 + 6 * lengthsMs.length;
-/** Numbers of one account in an answer. */
-const toldLength = 1 + 2 * lengthsMs.length;
+/** Numbers of one account in a report before those of its windows: its name on Redis, its phase, how many it wants. */
+const headLength = 3;
+/** The numbers of each window in a report, in this order. */
+const reportFields = ["limit", "index", "own", "alone", "synced", "others"] as const;
+const reportLength = headLength + reportFields.length * lengthsMs.length;
+/** Numbers of one account in an answer: how many are admitted, and for each window the charges of others and its own. */
+const answerLength = 1 + 2 * lengthsMs.length;
+
+type ReportedWindow = Record<(typeof reportFields)[number], number>;
+
+/** Adds the arguments of one account. When its plan has just changed, the limits of the latest request count. */
+function pushReport(target: (string | number)[], name: string, { counts, requests }: AccountBatch): void {
+  const windows = requests.at(-1)?.windows ?? [];
+  target.push(
+    name,
+    counts.phaseMs,
+    requests.reduce((wanted, { cost }) => wanted + cost, 0),
+  );
+  for (let w = 0; w < lengthsMs.length; w++) {
+    const window: ReportedWindow = { limit: windows[w]?.limit ?? 0, ...countIn(counts, w) };
+    for (const field of reportFields) target.push(window[field]);
+  }
+}
+
+/** The numbers of a window in the report of one account. */
+function windowOf(report: readonly number[], w: number): ReportedWindow {
+  const window = {} as ReportedWindow;
+  let at = headLength + w * reportFields.length;
+  for (const field of reportFields) window[field] = report[at++]!;
+  return window;
+}
 
 /**
  * Checks that Redis knows no less of a running window than it was just told: counts only grow, even where it lost its
@@ -192,35 +219,19 @@ const toldLength = 1 + 2 * lengthsMs.length;
  *
  * @throws InvariantError
  */
-function refuseLess(answer: readonly number[], reported: readonly (string | number)[]): void {
+function refuseFallenCounts(answer: readonly number[], reported: readonly (string | number)[]): void {
   const nowMs = answer[0]!;
   for (let account = 0; account * reportLength < reported.length; account++) {
-    const [, phaseMs, wanted, ...windows] = reported.slice(
-      account * reportLength,
-      (account + 1) * reportLength,
-    ) as number[];
-    const [admitted, ...told] = answer.slice(1 + account * toldLength, 1 + (account + 1) * toldLength);
+    const report = reported.slice(account * reportLength, (account + 1) * reportLength) as number[];
+    const [, phaseMs, wanted] = report;
+    const [admitted, ...charges] = answer.slice(1 + account * answerLength, 1 + (account + 1) * answerLength);
     invariant(admitted! >= 0 && admitted! <= wanted!, "Redis admits no more requests than were asked for");
     for (let w = 0; w < lengthsMs.length; w++) {
-      const [, index, own, , synced, others] = windows.slice(6 * w, 6 * (w + 1));
+      const { index, own, synced, others } = windowOf(report, w);
       if (index !== indexAt(nowMs, phaseMs!, lengthsMs[w]!)) continue;
-      const [toldOthers, charged] = told.slice(2 * w, 2 * (w + 1));
-      const hasGrown = toldOthers! >= others! && charged! >= Math.max(own!, synced!);
+      const [answerOthers, answerCharged] = charges.slice(2 * w, 2 * (w + 1));
+      const hasGrown = answerOthers! >= others && answerCharged! >= Math.max(own, synced);
       invariant(hasGrown, "the counts of a window never fall while it runs");
     }
-  }
-}
-
-/** Adds the arguments of one account. When its plan has just changed, the limits of the latest request count. */
-function pushReport(target: (string | number)[], name: string, { counter, requests }: AccountBatch): void {
-  const windows = requests.at(-1)?.windows ?? [];
-  target.push(
-    name,
-    counter.phaseMs,
-    requests.reduce((wanted, { cost }) => wanted + cost, 0),
-  );
-  for (let w = 0; w < lengthsMs.length; w++) {
-    const { index, own, alone, synced, others } = countOf(counter, w);
-    target.push(windows[w]?.limit ?? 0, index, own, alone, synced, others);
   }
 }

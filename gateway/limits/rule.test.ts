@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { MemoryWindows } from "./memory-windows.ts";
 import { type ChargeAnswer, type CountReport, charge, indexAt, type KeptCounts, lengthsMs, phaseOf } from "./rule.ts";
-import { quotaWindows } from "./windows.ts";
+import { quotaWindows, type WindowsNow } from "./windows.ts";
 
 const account = "acc_1";
 const phaseMs = phaseOf(account);
@@ -33,15 +33,15 @@ class Deployment {
     this.gateways[gateway] = this.#newGateway();
   }
 
-  counterOf(gateway: number) {
-    return this.gateways[gateway]!.counterOf(account);
+  countsOf(gateway: number) {
+    return this.gateways[gateway]!.countsOf(account);
   }
 
   report(gateway: number, wanted: number): CountReport {
-    const counter = this.counterOf(gateway);
-    const name = this.gateways[gateway]!.nameOf(counter);
+    const counts = this.countsOf(gateway);
+    const name = this.gateways[gateway]!.nameOf(counts);
     const limits = windows.map((window) => window.limit);
-    return { gateway: name, wanted, limits, counts: [{ ...counter.minute }, { ...counter.day }] };
+    return { gateway: name, wanted, limits, counts: [{ ...counts.minute }, { ...counts.day }] };
   }
 
   execute(report: CountReport): ChargeAnswer {
@@ -63,7 +63,7 @@ class Deployment {
   call(gateway: number, wanted: number): number {
     const { admitted, windows: answered } = this.execute(this.report(gateway, wanted));
     const flat = answered.flatMap(({ others, charged }) => [others, charged]);
-    this.gateways[gateway]!.learn(this.counterOf(gateway), this.nowMs, admitted, flat, 0);
+    this.gateways[gateway]!.learn(this.countsOf(gateway), this.nowMs, admitted, flat, 0);
     this.admitted += admitted;
     return admitted;
   }
@@ -79,7 +79,7 @@ class Deployment {
   /** Requests whose call gets no answer, so that their gateway decides about them. */
   unanswered(gateway: number, requests: number): number {
     const admitted = this.alone(gateway, requests);
-    const { minute, day } = this.counterOf(gateway);
+    const { minute, day } = this.countsOf(gateway);
     minute.alone = 0;
     day.alone = 0;
     return admitted;
@@ -99,17 +99,17 @@ class Deployment {
   remaining(gateway: number) {
     this.call(gateway, 0);
     const memory = this.gateways[gateway]!;
-    const decision = memory.read(memory.counterOf(account), windows, 1);
-    const shown = Math.min(...decision.windows.map(({ remaining }) => remaining));
+    const decision = memory.read(memory.countsOf(account), windows, 1);
+    const shown = Math.min(...decision.states.map(({ remaining }) => remaining));
     const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
     const next = charge(copyOf(this.redis), indexes, this.report(gateway, 1_000)).admitted;
-    return { shown, next, isSpent: memory.isSpent(memory.counterOf(account), windows) };
+    return { shown, next, isSpent: memory.isSpent(memory.countsOf(account), windows) };
   }
 
   /** What is charged to each gateway beyond what it admitted. */
   credits(): number[] {
     return [...this.gateways.keys()].map((gateway) => {
-      const { own, synced } = this.counterOf(gateway).minute;
+      const { own, synced } = this.countsOf(gateway).minute;
       return synced - own;
     });
   }
@@ -258,11 +258,11 @@ describe("counts that only grow", () => {
         const deployment = new Deployment();
         const faults = run(deployment, steps);
         deployment.stateAll();
-        const own = [...deployment.gateways.keys()].map((gateway) => deployment.counterOf(gateway).minute.own);
+        const own = [...deployment.gateways.keys()].map((gateway) => deployment.countsOf(gateway).minute.own);
         const total = deployment.redis.totals[0]?.highest ?? 0;
         expect(total).toBeGreaterThanOrEqual(own.reduce((sum, each) => sum + each, 0));
         for (const gateway of deployment.gateways.keys()) {
-          const { synced, others } = deployment.counterOf(gateway).minute;
+          const { synced, others } = deployment.countsOf(gateway).minute;
           expect(synced + others).toBeLessThanOrEqual(total);
         }
         deployment.spend();
@@ -353,7 +353,7 @@ describe("counts that only grow", () => {
 });
 
 describe("windows by the clock", () => {
-  const left = ({ windows: states }: ReturnType<MemoryWindows["charge"]>) => states.map(({ remaining }) => remaining);
+  const left = ({ states }: WindowsNow) => states.map(({ remaining }) => remaining);
 
   test("a day of an account begins with a minute, at a second that differs between accounts", () => {
     const phases = Array.from({ length: 1_000 }, (_, i) => phaseOf(`acc_${i}`));
@@ -361,7 +361,7 @@ describe("windows by the clock", () => {
     expect(new Set(phases).size).toBeGreaterThan(950);
     const deployment = new Deployment();
     deployment.nowMs = beginMs;
-    const ends = deployment.gateways[0]!.readShared(account, windows).windows.map(
+    const ends = deployment.gateways[0]!.readShared(account, windows).states.map(
       ({ resetAtMs }) => resetAtMs - beginMs,
     );
     expect(ends).toEqual([60_000, 86_400_000]);

@@ -1,4 +1,4 @@
-/** The rule of the limits that gateways share: windows by the clock, and counts that only grow; pure. */
+/** The rule of the limits that gateways share: windows by the clock, and counts that only grow; no clock, no I/O. */
 import { crc32 } from "node:zlib";
 
 /** The lengths of the windows of an account in ms: a minute and a day. */

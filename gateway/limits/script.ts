@@ -6,12 +6,12 @@ import { lengthsMs } from "./rule.ts";
  * of Redis.
  *
  * KEYS: one for each account.
- * ARGV: milliseconds to add to the clock (for tests); then for each account the name of the gateway's counter, the
+ * ARGV: milliseconds to add to the clock (for tests); then for each account the name of the gateway's counts, the
  * phase in ms, how many requests it wants to admit, and for each window: limit, index, own, alone, synced, others.
  * Returns the time in Unix ms; then for each account how many requests are admitted, and for each window what is charged
  * to other gateways and to this one.
  *
- * Each key is a hash. The field `total` has index, highest and sum of each window, and the field of a counter has index
+ * Each key is a hash. The field `total` has index, highest and sum of each window, and the field of a name has index
  * and own, all as doubles, because texts take Redis much longer. The key goes with its day, and with it the fields of
  * gateways that are gone.
  */

@@ -34,7 +34,7 @@ describe("limit headers", () => {
   });
 
   test("the headers give the reset in Unix seconds rounded up, and both windows", () => {
-    const decision = { admitted: true, windows: [state(minute, 1, 60_001), state(day, 1, 86_400_001)], nowMs: 1_500 };
+    const decision = { admitted: true, states: [state(minute, 1, 60_001), state(day, 1, 86_400_001)], nowMs: 1_500 };
     expect(headers(windows, decision)).toEqual({
       "X-RateLimit-Limit": "3",
       "X-RateLimit-Remaining": "2",
@@ -45,25 +45,25 @@ describe("limit headers", () => {
   });
 
   test("the headers have nothing left until the end of a ban", () => {
-    const current = { admitted: true, windows: [state(minute, 3, 60_000), state(day, 1, 86_400_000)], nowMs: 0 };
+    const current = { admitted: true, states: [state(minute, 3, 60_000), state(day, 1, 86_400_000)], nowMs: 0 };
     const decision = untilBanEnds(current, 300_000, 0);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "300" });
     expect(retryAfter(decision)).toBe("300");
   });
 
   test("the headers have nothing left until an exhausted window ends, when a ban ends before it", () => {
-    const current = { admitted: true, windows: [state(minute, 0, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
+    const current = { admitted: true, states: [state(minute, 0, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
     const decision = untilBanEnds(current, 300_000, 0);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Limit": "5", "X-RateLimit-Reset": "86400" });
     expect(retryAfter(decision)).toBe("86400");
   });
 
   test("a ban and the windows of its caller end by the clock of the ban", () => {
-    const current = { admitted: true, windows: [state(minute, 1, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
+    const current = { admitted: true, states: [state(minute, 1, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
     const decision = untilBanEnds(current, 300_000 + 90_000, 90_000); // the clock of Redis is 90 s behind
-    expect(decision.windows.map(({ resetAtMs }) => resetAtMs)).toEqual([390_000, 86_490_000]);
+    expect(decision.states.map(({ resetAtMs }) => resetAtMs)).toEqual([390_000, 86_490_000]);
     expect(retryAfter(decision)).toBe("86400");
-    expect(retryAfter(untilBanEnds({ ...current, windows: [state(minute, 1, 60_000)] }, 390_000, 90_000))).toBe("300");
+    expect(retryAfter(untilBanEnds({ ...current, states: [state(minute, 1, 60_000)] }, 390_000, 90_000))).toBe("300");
   });
 
   test("Retry-After is in whole seconds, rounded up, and at least one", () => {

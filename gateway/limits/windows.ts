@@ -35,15 +35,19 @@ export function windowsFor(plans: PlanTable): (principal: Pick<Principal, "plan"
   };
 }
 
-/** A window of one caller at the time of a decision. */
+/** A window of one caller at some time. */
 export type WindowState = Window & ShownWindow;
 
-/** Whether a request may go on, and the caller's windows after it. */
-export interface Decision {
-  readonly admitted: boolean;
-  readonly windows: readonly WindowState[];
-  /** Unix milliseconds of the decision, by the clock that `resetAtMs` goes by. */
+/** The windows of a caller, and when they were so. */
+export interface WindowsNow {
+  readonly states: readonly WindowState[];
+  /** Unix milliseconds, by the clock that `resetAtMs` goes by. */
   readonly nowMs: number;
+}
+
+/** Whether a request may go on, and the caller's windows after it. */
+export interface Decision extends WindowsNow {
+  readonly admitted: boolean;
 }
 
 /** Counts the requests of accounts. It answers at once unless Redis has to be asked. */
@@ -51,9 +55,9 @@ export interface Limiter {
   /** Charges a request of the account with this id to all of its windows or to none. A denial is a value. */
   charge(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
   /** The windows of the account over all gateways, without a charge. */
-  readShared(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
+  readShared(id: string, windows: readonly Window[]): WindowsNow | Promise<WindowsNow>;
   /** The windows of the account as this gateway last heard of them. */
-  readLocal(id: string, windows: readonly Window[]): Decision;
+  readLocal(id: string, windows: readonly Window[]): WindowsNow;
 }
 
 /**
@@ -89,7 +93,7 @@ const names = {
  *
  * @param windows the array that the decision was made by
  */
-export function limitHeaders(windows: readonly Window[], { windows: states, nowMs }: Decision): HeaderList {
+export function limitHeaders(windows: readonly Window[], { states, nowMs }: WindowsNow): HeaderList {
   const { limit, remaining, resetAtMs } = bindingWindow(states);
   let current = "";
   for (const state of states) {
@@ -130,19 +134,19 @@ function policyOf(windows: readonly Window[]): string {
  * @param untilMs the end of the ban, Unix milliseconds by the clock of gateways
  * @param nowMs the time by that clock, which the result goes by
  */
-export function untilBanEnds(current: Decision, untilMs: number, nowMs: number): Decision {
+export function untilBanEnds(current: WindowsNow, untilMs: number, nowMs: number): WindowsNow {
   const aheadMs = nowMs - current.nowMs;
-  const states = current.windows.map((state) => ({
+  const states = current.states.map((state) => ({
     ...state,
     remaining: 0,
     resetAtMs: state.remaining === 0 ? Math.max(state.resetAtMs + aheadMs, untilMs) : untilMs,
   }));
-  return { admitted: false, windows: states, nowMs };
+  return { states, nowMs };
 }
 
 /** `Retry-After`: whole seconds until the caller has something left again. */
-export function retryAfter({ windows, nowMs }: Decision): string {
-  return String(secondsUntil(bindingWindow(windows).resetAtMs, nowMs));
+export function retryAfter({ states, nowMs }: WindowsNow): string {
+  return String(secondsUntil(bindingWindow(states).resetAtMs, nowMs));
 }
 
 /** Whole seconds from one time to another, rounded up, at least 1. */

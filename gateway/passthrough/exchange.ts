@@ -25,7 +25,7 @@ export interface ExchangeOptions {
    * Called before anything is sent to the client: a revoked key must read no more. It returns undefined for a key that
    * is good, else a promise of a look-up, which rejects with the error that ends the exchange.
    */
-  readonly checkAgain: () => Promise<void> | undefined;
+  readonly reverifyCaller: () => Promise<void> | undefined;
   /** Called once the exchange needs no connection to the upstream any more. */
   readonly onClose: () => void;
 }
@@ -141,7 +141,7 @@ export class Exchange {
    */
   #whenGood(answer: IncomingMessage, goOn: () => void): void {
     if (this.#stage === "over") return;
-    this.#lookUp ??= this.#options.checkAgain();
+    this.#lookUp ??= this.#options.reverifyCaller();
     if (!this.#lookUp) return void goOn();
     answer.pause();
     clearTimeout(this.#timer);

@@ -13,7 +13,7 @@ import { type Actor, type Change, type ChangeGroup, type Outcome, onceOf } from 
 import type { GroupCommit } from "../stock/group-commit.ts";
 import { asRetryable, RpcError, toRpcError, toStatus } from "./rpc-error.ts";
 import type { OnCall, QuestionStream } from "./served-calls.ts";
-import { invalid, readGroup, requestIdOf, toWireItem } from "./wire.ts";
+import { invalid, readGroup, toWireItem } from "./wire.ts";
 
 export interface ApplyChangesDeps {
   readonly commits: Pick<GroupCommit, "submit">;
@@ -61,7 +61,7 @@ async function applyGroup(
   try {
     const read = readGroup(group, caller);
     const { changes } = read;
-    const written = commits.submit(read, stream.whileWanted(group.deadlineMs));
+    const written = commits.submit(read, stream.wantedUntil(group.deadlineMs));
     const outcomes = await (changes.every(onceOf) ? asRetryable(written) : written);
     return outcomes.map((outcome, i) => {
       try {
@@ -111,7 +111,7 @@ export function entryOrRefuse(change: Change, outcome: Outcome): Settled {
         { metadata: describe(outcome.item) },
       );
     case "id_reused": {
-      const requestId = requestIdOf(change);
+      const requestId = onceOf(change)?.requestId;
       if (requestId === undefined) {
         throw new RpcError("KEY_REUSED", "the idempotency key was used for another request", {
           metadata: { pet_id: String(change.petId) },

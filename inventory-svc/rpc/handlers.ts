@@ -12,7 +12,7 @@ import type { StockStore } from "../stock/stock-store.ts";
 import { applyChanges, entryOrRefuse, notFound, settledAll } from "./apply-changes.ts";
 import { readHistoryLimit, toWireChange } from "./history-wire.ts";
 import { asRetryable, RpcError } from "./rpc-error.ts";
-import { certificateNames, type OnCall, questionStream, serverStream, unary, whileWanted } from "./served-calls.ts";
+import { certificateNames, type OnCall, questionStream, serverStream, unary, wantedBy } from "./served-calls.ts";
 import {
   entriesPerMessage,
   readAdjustment,
@@ -44,7 +44,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
   const { store, history, keepsHistory, commits, feed, lists, draining, callerOf, onCall } = deps;
   const originOf = (call: ServerUnaryCall<unknown, unknown>) => ({ actor: callerOf(certificateNames(call)) });
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
-    const [outcome] = await commits.submit({ changes: [change], origin: originOf(call) }, whileWanted(call));
+    const [outcome] = await commits.submit({ changes: [change], origin: originOf(call) }, wantedBy(call));
     return entryOrRefuse(change, outcome!);
   };
 
@@ -102,8 +102,8 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
     applyChanges: questionStream(
       draining,
       (request, stream) => applyChanges(request, stream, deps),
-      (...end) => {
-        if (end[3]) onCall(...end); // each change counts as a call
+      (path, durationMs, code, error) => {
+        if (error) onCall(path, durationMs, code, error); // each change counts as a call
       },
     ),
 
@@ -114,7 +114,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
 
     batchAdjustInventory: unary(async (request, call) => {
       const group = readAdjustments(request, originOf(call));
-      const settled = settledAll(group, await asRetryable(commits.submit(group, whileWanted(call))));
+      const settled = settledAll(group, await asRetryable(commits.submit(group, wantedBy(call))));
       return { items: settled.map(({ item }) => toWireItem(item)), replayed: settled[0]!.kind === "replayed" };
     }, onCall),
 

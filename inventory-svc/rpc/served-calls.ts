@@ -19,8 +19,8 @@ export function certificateNames(call: Pick<ServerUnaryCall<unknown, unknown>, "
   return call.getAuthContext().sslPeerCertificate?.subjectaltname;
 }
 
-/** Whether the caller of a unary call still waits: it has not left, and its time is not over. */
-export function whileWanted(call: ServerUnaryCall<unknown, unknown>): () => boolean {
+/** Makes a function that says whether the caller of a unary call still waits: it is there, and its time is not over. */
+export function wantedBy(call: ServerUnaryCall<unknown, unknown>): () => boolean {
   const timeoutMs = Number(call.getDeadline()) - Date.now(); // grpc-js counts it from when it read the call
   const untilMs = performance.now() + timeoutMs;
   return () => !call.cancelled && performance.now() < untilMs;
@@ -123,7 +123,7 @@ export interface QuestionStream {
    * @param deadlineMs the end of its wait, counted from when this service accepted the stream. The asker counts from
    * when it learned of that, which is later. So the service gives up first, however late the question comes
    */
-  whileWanted(deadlineMs: number): () => boolean;
+  wantedUntil(deadlineMs: number): () => boolean;
 }
 
 /**
@@ -145,7 +145,7 @@ export function questionStream<Question, Answer>(
     call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
     const path = call.getPath();
     const names = certificateNames(call);
-    const whileWanted = (deadlineMs: number) => () => !call.cancelled && performance.now() < acceptedMs + deadlineMs;
+    const wantedUntil = (deadlineMs: number) => () => !call.cancelled && performance.now() < acceptedMs + deadlineMs;
     const gone = new AbortController();
     call.on("cancelled", () => gone.abort());
     let isOver = false;
@@ -168,7 +168,7 @@ export function questionStream<Question, Answer>(
         if (isOver) break; // its end is on the way to the caller, who then asks on another stream
         isAnswering = true;
         startedMs = performance.now();
-        for await (const message of answer(question, { path, certificateNames: names, whileWanted })) {
+        for await (const message of answer(question, { path, certificateNames: names, wantedUntil })) {
           await send(call, message, gone.signal);
         }
         onCall(path, performance.now() - startedMs, 0, undefined);

@@ -20,15 +20,7 @@ import {
   type PetStatus,
   toWireStatus,
 } from "../../proto/pet.ts";
-import type {
-  Actor,
-  AdjustChange,
-  ChangeGroup,
-  Once,
-  Origin,
-  Change as StockChange,
-  UpdateChange,
-} from "../stock/change.ts";
+import type { Actor, AdjustChange, ChangeGroup, Once, Origin, UpdateChange } from "../stock/change.ts";
 import { RpcError } from "./rpc-error.ts";
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
@@ -104,7 +96,8 @@ export function readAdjustment(adjustment: AnyChange & Pick<Change, "delta" | "r
   const change = readDeltaOf(adjustment);
   const id = readId("request_id", adjustment.requestId);
   const { delta, expectedRevisions } = change;
-  return { ...change, once: { id, fingerprint: expectedRevisions ? hashOf(textOf(change)) : String(delta) } };
+  const fingerprint = expectedRevisions ? hashOf(textOf(change)) : String(delta);
+  return { ...change, once: { id, fingerprint, requestId: id } };
 }
 
 function readDeltaOf(adjustment: AnyChange & Pick<Change, "delta">): AdjustChange {
@@ -183,7 +176,10 @@ function withKey<C extends UpdateChange | AdjustChange>(
   if (!isAllOrNothing) return changes.map((change) => ({ ...change, once: onceBy(key, change) }));
   // The ids have places and not petIds, so that a repeat with other entries meets the records of the first time.
   const fingerprint = key.fingerprint || hashOf(changes.map((change) => `${change.petId} ${textOf(change)}`).join());
-  return changes.map((change, i) => ({ ...change, once: { id: `${key.account} ${key.key} #${i}`, fingerprint } }));
+  return changes.map((change, i) => {
+    const id = `${key.account} ${key.key} #${i}`;
+    return { ...change, once: { id, fingerprint, requestId: requestIdOf(key, change) } };
+  });
 }
 
 /**
@@ -191,24 +187,21 @@ function withKey<C extends UpdateChange | AdjustChange>(
  *
  * Services of two versions keep these ids at the same time, for a day: another form would make repeats happen twice.
  */
-function onceBy({ account, key, fingerprint }: IdempotencyKey, change: UpdateChange | AdjustChange): Once {
-  return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)) };
+function onceBy(idempotencyKey: IdempotencyKey, change: UpdateChange | AdjustChange): Once {
+  const { account, key, fingerprint } = idempotencyKey;
+  const requestId = requestIdOf(idempotencyKey, change);
+  return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)), requestId };
+}
+
+/** Without an account, the key of an adjustment is the request id that an internal caller has given to it. */
+function requestIdOf({ account, key }: IdempotencyKey, { kind }: UpdateChange | AdjustChange): string | undefined {
+  return kind === "adjust" && account === "" ? key : undefined;
 }
 
 /** Part of fingerprints that are kept: another form would refuse repeats. */
 function textOf(change: UpdateChange | AdjustChange): string {
   const { expectedRevisions = ["any"] } = change;
   return `${change.kind === "adjust" ? `delta ${change.delta}` : change.quantity} ${expectedRevisions.join(" ")}`;
-}
-
-/**
- * The request id that a caller of this service gave to adjustments; undefined for a change with a key, or with neither.
- */
-export function requestIdOf(change: StockChange): string | undefined {
-  if (change.kind !== "adjust") return undefined;
-  const [account = "", key] = change.once?.id.split(" ") ?? [];
-  if (key === undefined) return account; // the id of an adjustment without a key is the request id alone
-  return account === "" ? key : undefined;
 }
 
 const hashOf = (text: string): string => hash("sha256", text, "base64url");

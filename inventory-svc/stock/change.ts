@@ -7,6 +7,8 @@ export interface Once {
   readonly id: string;
   /** Tells a repeat from another request that uses the same id. */
   readonly fingerprint: string;
+  /** The request id that an internal caller gave to an adjustment; undefined where the key of an account makes the id. */
+  readonly requestId?: string | undefined;
 }
 
 /** What a change of any kind has. */
@@ -93,7 +95,7 @@ export interface OnceRecord extends Once {
 }
 
 /** A change in the ledger. */
-export interface LedgerRow {
+export interface LedgerChange {
   /** The revision that the change made. One that happens once and changed nothing has a number below 0 instead. */
   readonly id: bigint;
   readonly kind: LedgerKind;

@@ -10,7 +10,7 @@ import {
   settle,
   settleGroup,
 } from "../../test/support/stock-model.ts";
-import type { Change, ChangeGroup, LedgerRow, OnceRecord, Outcome } from "./change.ts";
+import type { Change, ChangeGroup, LedgerChange, OnceRecord, Outcome } from "./change.ts";
 import { decideChanges } from "./decide-changes.ts";
 
 const present: ListedItem = { petId: 7n, quantity: 3, status: "pending", revision: 4n, removed: false };
@@ -28,11 +28,11 @@ const changes: Record<Change["kind"], Change> = {
 /** Decides changes to a stock at revision 10, each in a group of its own. */
 const decide = (rows: ListedItem[], changes: readonly Change[], records: readonly OnceRecord[] = []) => {
   const groups = changes.map((change) => asGroup([change]));
-  const { outcomes, recorded, ...rest } = decideChanges({ rows, records, revision: 10n, lowestId: 0n }, groups);
-  return { outcomes: outcomes.flat(), recorded: recorded.flatMap(onceRecordOf), ...rest };
+  const { outcomes, ledgerChanges, ...rest } = decideChanges({ rows, records, revision: 10n, lowestId: 0n }, groups);
+  return { outcomes: outcomes.flat(), recorded: ledgerChanges.flatMap(onceRecordOf), ...rest };
 };
 /** What a row of the ledger answers repeats with. */
-const onceRecordOf = ({ once, after }: LedgerRow): OnceRecord[] => (once ? [{ ...once, item: after }] : []);
+const onceRecordOf = ({ once, after }: LedgerChange): OnceRecord[] => (once ? [{ ...once, item: after }] : []);
 const unchanged = { rowsToWrite: [], recorded: [], revision: 10n };
 
 describe("changes", () => {
@@ -223,13 +223,13 @@ describe("updates that happen once", () => {
     const groups = [[other(8n), other(7n), other(9n)], [{ kind: "update", petId: 9n, quantity: 2 } as const]].map(
       asGroup,
     );
-    const { outcomes, rowsToWrite, recorded } = decideChanges(
+    const { outcomes, rowsToWrite, ledgerChanges } = decideChanges(
       { rows, records: [first], revision: 10n, lowestId: 0n },
       groups,
     );
     expect(outcomes.map((group) => group.map(({ kind }) => kind))).toEqual([Array(3).fill("id_reused"), ["done"]]);
     expect(rowsToWrite).toEqual([{ ...present, petId: 9n, quantity: 2, revision: 11n }]);
-    expect(recorded.flatMap(onceRecordOf)).toEqual([]);
+    expect(ledgerChanges.flatMap(onceRecordOf)).toEqual([]);
   });
 
   test("a group that names one id twice is refused as a whole, whether or not it is recorded", () => {
@@ -259,11 +259,14 @@ describe("changes that are all or nothing", () => {
 
   test("one refusal refuses all, and neither entries nor records nor the revision change", () => {
     const groups = [all([adjust(7n, -2), adjust(8n, -4), adjust(9n, 1)]), all([adjust(7n, -3), adjust(8n, 1)])];
-    const { outcomes, recorded, revision } = decideChanges({ rows, records: [], revision: 10n, lowestId: 0n }, groups);
+    const { outcomes, ledgerChanges, revision } = decideChanges(
+      { rows, records: [], revision: 10n, lowestId: 0n },
+      groups,
+    );
     const refused = { kind: "insufficient_stock", item: rows[1] };
     expect(outcomes[0]).toEqual([{ kind: "group_refused" }, refused, { kind: "group_refused" }]);
     expect(outcomes[1]!.map((outcome) => "item" in outcome && outcome.item.quantity)).toEqual([0, 4]);
-    expect(recorded.map(({ id, once }) => [id, once?.id])).toEqual([
+    expect(ledgerChanges.map(({ id, once }) => [id, once?.id])).toEqual([
       [11n, "acme k #7"],
       [12n, "acme k #8"],
     ]);
@@ -279,9 +282,9 @@ describe("changes that are all or nothing", () => {
   test("a repeat of which some records are deleted already makes nothing, not even the rest", () => {
     const group = all([adjust(7n, -2), adjust(8n, 1)]);
     const first = decideChanges({ rows, records: [], revision: 10n, lowestId: 0n }, [group]);
-    for (const left of first.recorded.map(onceRecordOf)) {
-      const { outcomes, recorded } = decideChanges({ rows, records: left, revision: 12n, lowestId: 0n }, [group]);
-      expect([outcomes, recorded]).toEqual([[[{ kind: "id_reused" }, { kind: "id_reused" }]], []]);
+    for (const left of first.ledgerChanges.map(onceRecordOf)) {
+      const { outcomes, ledgerChanges } = decideChanges({ rows, records: left, revision: 12n, lowestId: 0n }, [group]);
+      expect([outcomes, ledgerChanges]).toEqual([[[{ kind: "id_reused" }, { kind: "id_reused" }]], []]);
     }
   });
 });
@@ -307,7 +310,7 @@ describe("batches", () => {
             const groups = expected.map(({ group }) => group);
             const named = new Set(groups.flatMap(({ changes }) => changes.map(({ petId }) => petId)));
             const rows = [...table.values()].filter((row) => named.has(row.petId));
-            const { outcomes, rowsToWrite, recorded, revision } = decideChanges(
+            const { outcomes, rowsToWrite, ledgerChanges, revision } = decideChanges(
               { rows, records: records.values(), revision: before, lowestId },
               groups,
             );
@@ -323,7 +326,7 @@ describe("batches", () => {
             );
             expect(rowsToWrite).toHaveLength(changed.length);
             // The ledger leads from each state to the next one, revision by revision.
-            const made = recorded.filter(({ id }) => id > 0n);
+            const made = ledgerChanges.filter(({ id }) => id > 0n);
             expect(made.map(({ id }) => id)).toEqual(made.map((_, i) => before + BigInt(i) + 1n));
             for (const { before: found, after } of made) {
               const row = table.get(after.petId);
@@ -331,10 +334,10 @@ describe("batches", () => {
               table.set(after.petId, after);
             }
             expect(table).toEqual(model.rows);
-            const others = recorded.filter(({ id }) => id < 0n);
+            const others = ledgerChanges.filter(({ id }) => id < 0n);
             expect(others.map(({ id }) => id)).toEqual(others.map((_, i) => lowestId - BigInt(i) - 1n));
             lowestId -= BigInt(others.length);
-            for (const record of recorded.flatMap(onceRecordOf)) {
+            for (const record of ledgerChanges.flatMap(onceRecordOf)) {
               expect(records.has(record.id)).toBe(false);
               records.set(record.id, record);
             }
@@ -362,7 +365,7 @@ describe("batches", () => {
             expect({ ...row, revision: 0n }).not.toEqual({ ...rows.get(row.petId), revision: 0n });
             rows.set(row.petId, row);
           }
-          for (const record of result.recorded.flatMap(onceRecordOf)) records.set(record.id, record);
+          for (const record of result.ledgerChanges.flatMap(onceRecordOf)) records.set(record.id, record);
           model.revision = result.revision;
         }
       }),

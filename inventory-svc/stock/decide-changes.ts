@@ -3,7 +3,7 @@ import { itemFields, type LedgerKind, type ListedItem, maxQuantity } from "../..
 import {
   type Change,
   type ChangeGroup,
-  type LedgerRow,
+  type LedgerChange,
   type OnceRecord,
   type Origin,
   type Outcome,
@@ -16,8 +16,8 @@ export interface BatchResult {
   readonly outcomes: readonly (readonly Outcome[])[];
   /** The rows to write: the latest state of every entry that changed. */
   readonly rowsToWrite: readonly ListedItem[];
-  /** The rows for the ledger: each change that was made, also one that happens once and changed nothing. */
-  readonly recorded: readonly LedgerRow[];
+  /** Each change that was made, also one that happens once and changed nothing. */
+  readonly ledgerChanges: readonly LedgerChange[];
   /** The revision of the stock after the last change. */
   readonly revision: bigint;
 }
@@ -39,36 +39,37 @@ export interface BatchInput {
  * so that two states of an entry never share one. A change that would leave everything as it is takes none.
  */
 export function decideChanges(input: BatchInput, groups: readonly ChangeGroup[]): BatchResult {
-  const batch = new Batch(input);
-  const outcomes = groups.map((group) => batch.apply(group));
-  const { revision, recorded } = batch;
-  return { outcomes, rowsToWrite: latestOf(recorded), recorded, revision };
+  const stock = new WorkingStock(input);
+  const outcomes = groups.map((group) => stock.apply(group));
+  const { revision, ledgerChanges } = stock;
+  return { outcomes, rowsToWrite: latestOf(ledgerChanges), ledgerChanges, revision };
 }
 
 /** The latest state of every entry that was changed. */
-function latestOf(recorded: readonly LedgerRow[]): ListedItem[] {
-  const changed = recorded.filter(({ id }) => id > 0n);
+function latestOf(ledgerChanges: readonly LedgerChange[]): ListedItem[] {
+  const changed = ledgerChanges.filter(({ id }) => id > 0n);
   return [...new Map(changed.map(({ after }) => [after.petId, after])).values()];
 }
 
-class Batch {
-  readonly recorded: LedgerRow[] = [];
+/** The stock as the changes so far have left it, and what the ledger will have of them. */
+class WorkingStock {
+  readonly ledgerChanges: LedgerChange[] = [];
   revision: bigint;
   #lowestId: bigint;
   readonly #rows = new Map<bigint, ListedItem>();
-  readonly #records = new Map<string, OnceRecord>();
+  readonly #onceRecords = new Map<string, OnceRecord>();
 
   constructor({ rows, records, revision, lowestId }: BatchInput) {
     this.revision = revision;
     this.#lowestId = lowestId;
     for (const row of rows) this.#rows.set(row.petId, row);
-    for (const record of records) this.#records.set(record.id, record);
+    for (const record of records) this.#onceRecords.set(record.id, record);
   }
 
   apply(group: ChangeGroup): Outcome[] {
     const { changes } = group;
     const ids = changes.flatMap((change) => onceOf(change)?.id ?? []);
-    const known = ids.filter((id) => this.#records.has(id)).length;
+    const known = ids.filter((id) => this.#onceRecords.has(id)).length;
     // Old records are deleted one by one. A group of which only some are left must not be answered as half a repeat.
     const isPart = group.isAllOrNothing && known > 0 && known < changes.length;
     const isReused = isPart || new Set(ids).size < ids.length || changes.some((change) => this.#isReused(change));
@@ -78,26 +79,26 @@ class Batch {
 
   #isReused(change: Change): boolean {
     const once = onceOf(change);
-    const first = once && this.#records.get(once.id);
+    const first = once && this.#onceRecords.get(once.id);
     return first !== undefined && (first.fingerprint !== once?.fingerprint || first.item.petId !== change.petId);
   }
 
-  /** Makes the changes in a batch of their own, and takes its result over if none is refused. */
+  /** Makes the changes on a copy of what they concern, and takes its result over if none is refused. */
   #makeAll({ changes, origin }: ChangeGroup): Outcome[] {
     const rows = changes.flatMap(({ petId }) => this.#rows.get(petId) ?? []);
-    const records = changes.flatMap((change) => this.#records.get(onceOf(change)?.id ?? "") ?? []);
-    const trial = new Batch({ rows, records, revision: this.revision, lowestId: this.#lowestId });
+    const records = changes.flatMap((change) => this.#onceRecords.get(onceOf(change)?.id ?? "") ?? []);
+    const trial = new WorkingStock({ rows, records, revision: this.revision, lowestId: this.#lowestId });
     const outcomes = trial.apply({ changes, origin });
     const refused = outcomes.findIndex(({ kind }) => kind !== "done" && kind !== "replayed");
     if (refused !== -1) return outcomes.map((outcome, i) => (i === refused ? outcome : { kind: "group_refused" }));
-    for (const row of trial.recorded) this.#take(row);
+    for (const change of trial.ledgerChanges) this.#record(change);
     return outcomes;
   }
 
   /** A repeat gets the answer of the first time, whatever has become of the entry since. Refusals are not recorded. */
   #make(change: Change, origin: Origin): Outcome {
     const once = onceOf(change);
-    const first = once && this.#records.get(once.id);
+    const first = once && this.#onceRecords.get(once.id);
     if (first) return { kind: "replayed", item: first.item };
     const row = this.#rows.get(change.petId);
     const before = row?.removed ? undefined : row;
@@ -107,16 +108,16 @@ class Batch {
     const id = isChanged ? this.revision + 1n : this.#lowestId - 1n;
     const after = isChanged ? { ...decided, revision: id } : before!;
     if (isChanged || once) {
-      this.#take({ id, kind: ledgerKindOf(change), before, after, once, reason: change.reason, origin });
+      this.#record({ id, kind: ledgerKindOf(change), before, after, once, reason: change.reason, origin });
     }
     return { kind: "done", item: after };
   }
 
-  #take(row: LedgerRow): void {
-    const { id, after, once } = row;
-    this.recorded.push(row);
+  #record(change: LedgerChange): void {
+    const { id, after, once } = change;
+    this.ledgerChanges.push(change);
     this.#rows.set(after.petId, after);
-    if (once) this.#records.set(once.id, { ...once, item: after });
+    if (once) this.#onceRecords.set(once.id, { ...once, item: after });
     if (id > 0n) this.revision = id;
     else this.#lowestId = id;
   }

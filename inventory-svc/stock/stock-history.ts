@@ -5,12 +5,12 @@ import { byIndex } from "../../runtime/database/statements.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable, TooManyAtOnceError } from "./stock-errors.ts";
 import {
+  fromHistoryRow,
   type HistoryChange,
   type HistoryRow,
   historyColumns,
   ledgerTable,
   petIndex,
-  toHistoryChange,
 } from "./stock-rows.ts";
 
 /** Reads at once, so that writes and checks find a connection. */
@@ -54,7 +54,7 @@ export class StockHistory {
     if (petId !== undefined) made.where("pet_id", petId as never);
     if (revision !== undefined) made.where("id", "<", revision as never);
     const rows = await this.#inTurn(() => readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id"));
-    return rows.sort((a, b) => Number(b.id - a.id)).map(toHistoryChange);
+    return rows.sort((a, b) => Number(b.id - a.id)).map(fromHistoryRow);
   }
 
   /** Whether there is an entry with this petId, or a change of one is kept. @throws as `before` */

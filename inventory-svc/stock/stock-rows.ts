@@ -1,6 +1,6 @@
 /** Rows of the stock's tables, and the values that they stand for. */
 import type { Item, LedgerKind, ListedItem, PetStatus } from "../../proto/pet.ts";
-import type { Actor, LedgerRow, OnceRecord, Origin } from "./change.ts";
+import type { Actor, LedgerChange, OnceRecord, Origin } from "./change.ts";
 
 /** The columns of an entry, which both tables have. */
 const itemColumns = ["pet_id", "quantity", "status"] as const;
@@ -33,7 +33,7 @@ export function fromEntryRow(row: EntryRow): ListedItem {
 }
 
 /** An entry as a row to insert. */
-export function toRow({ petId, removed, ...row }: ListedItem) {
+export function toEntryRow({ petId, removed, ...row }: ListedItem) {
   return { ...row, pet_id: petId, removed: removed ? 1 : 0 };
 }
 
@@ -54,7 +54,7 @@ export interface OnceRow extends Omit<ItemRow, "revision"> {
   found_revision: bigint | null;
 }
 
-export function toOnceRecord({ once_id: id, fingerprint, ...row }: OnceRow): OnceRecord {
+export function fromOnceRow({ once_id: id, fingerprint, ...row }: OnceRow): OnceRecord {
   return { id, fingerprint, item: toItem({ ...row, revision: row.found_revision ?? row.id }) };
 }
 
@@ -116,7 +116,7 @@ export interface HistoryRow {
   reason: string | null;
 }
 
-export function toHistoryChange(row: HistoryRow): HistoryChange {
+export function fromHistoryRow(row: HistoryRow): HistoryChange {
   return {
     petId: row.pet_id,
     revision: row.id,
@@ -142,7 +142,7 @@ function actorOf({ actor, account, name }: HistoryRow): Actor {
 }
 
 /** A change as a row to insert, without the time. */
-export function toLedgerRow({ id, kind, before, after, once, reason, origin }: LedgerRow) {
+export function toLedgerRow({ id, kind, before, after, once, reason, origin }: LedgerChange) {
   const { actor, originRequestId } = origin;
   return {
     id,

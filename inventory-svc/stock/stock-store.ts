@@ -184,8 +184,8 @@ export class StockStore {
   async writeWanted(requests: readonly WriteRequest[]): Promise<Written> {
     const known = this.#last;
     const onLocked = (position: Position) => this.#see(position, known);
-    const { written, recorded, position } = await writeWanted(this.#db, this.#statements, requests, onLocked);
-    for (const { id, kind } of recorded) if (id > 0n) this.#made.set(kind, (this.#made.get(kind) ?? 0) + 1);
+    const { written, ledgerChanges, position } = await writeWanted(this.#db, this.#statements, requests, onLocked);
+    for (const { id, kind } of ledgerChanges) if (id > 0n) this.#made.set(kind, (this.#made.get(kind) ?? 0) + 1);
     if (position) this.#see(position, known);
     return written;
   }

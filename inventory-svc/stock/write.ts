@@ -14,20 +14,20 @@ import {
   Transaction,
 } from "../../runtime/database/statements.ts";
 import { InvariantError } from "../../runtime/invariant.ts";
-import { type Change, type ChangeGroup, type LedgerRow, type Outcome, onceOf } from "./change.ts";
+import { type Change, type ChangeGroup, type LedgerChange, type Outcome, onceOf } from "./change.ts";
 import { type BatchInput, type BatchResult, decideChanges } from "./decide-changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./stock-errors.ts";
 import {
   type EntryRow,
   entryColumns,
   fromEntryRow,
+  fromOnceRow,
   ledgerColumns,
   ledgerTable,
   type OnceRow,
   onceColumns,
+  toEntryRow,
   toLedgerRow,
-  toOnceRecord,
-  toRow,
 } from "./stock-rows.ts";
 
 /** Changes that a caller asks for, for as long as it wants them. */
@@ -43,7 +43,7 @@ export type Written = ReadonlyMap<WriteRequest, readonly Outcome[]>;
 interface WriteResult {
   readonly written: Written;
   /** The changes that were made, or happened once without an effect. */
-  readonly recorded: readonly LedgerRow[];
+  readonly ledgerChanges: readonly LedgerChange[];
   /** Of the stock after the write; undefined when no request was wanted. */
   readonly position?: Position;
 }
@@ -72,8 +72,8 @@ export async function writeWanted(
       // Requests that nobody wants any more, as after an outage, need not wait for the lock.
       const wanted = requests.filter(({ isWanted }) => isWanted());
       return wanted.some(({ group }) => group.changes.length > 0)
-        ? await writeOnce(db, statements, wanted, onLocked)
-        : { written: new Map(wanted.map((request) => [request, []])), recorded: [] };
+        ? await tryWrite(db, statements, wanted, onLocked)
+        : { written: new Map(wanted.map((request) => [request, []])), ledgerChanges: [] };
     } catch (error) {
       if (error instanceof OutcomeUnknownError || error instanceof InvariantError) throw error;
       const mayRetry = (failures === 1 && lostItsServer(error)) || isRetryable(error);
@@ -82,7 +82,7 @@ export async function writeWanted(
   }
 }
 
-async function writeOnce(
+async function tryWrite(
   db: Knex,
   statements: WriteStatements,
   requests: readonly WriteRequest[],
@@ -98,14 +98,18 @@ async function writeOnce(
     onLocked({ epoch: state.epoch, revision: state.revision });
     await setImmediate(); // by then Node has read the cancellations that have arrived
     const wanted = requests.filter(({ isWanted }) => isWanted());
-    if (wanted.length === 0) return { written: new Map(), recorded: [] };
+    if (wanted.length === 0) return { written: new Map(), ledgerChanges: [] };
     const result = decideChanges(
       state,
       wanted.map(({ group }) => group),
     );
     await commit(transaction, statements, result);
     const written = new Map(wanted.map((request, i) => [request, result.outcomes[i]!]));
-    return { written, recorded: result.recorded, position: { epoch: state.epoch, revision: result.revision } };
+    return {
+      written,
+      ledgerChanges: result.ledgerChanges,
+      position: { epoch: state.epoch, revision: result.revision },
+    };
   } finally {
     await transaction.end();
   }
@@ -120,14 +124,14 @@ async function lockAndRead(
   const [counters, rows, records = [], [lowest] = []] = (await transaction.run(
     statements.lockCounter,
     statements.entries(new Set(changes.map((change) => change.petId))),
-    ...statements.records(new Set(changes.flatMap((change) => onceOf(change)?.id ?? []))),
+    ...statements.recordsAndLowestId(new Set(changes.flatMap((change) => onceOf(change)?.id ?? []))),
   )) as [Position[], EntryRow[], OnceRow[]?, { id: bigint | null }[]?];
   const [counter] = counters;
   if (!counter) throw noCounter();
   return {
     ...counter,
     rows: rows.map(fromEntryRow),
-    records: records.map(toOnceRecord),
+    records: records.map(fromOnceRow),
     lowestId: lowest?.id && lowest.id < 0n ? lowest.id : 0n,
   };
 }
@@ -136,13 +140,13 @@ async function lockAndRead(
 async function commit(
   transaction: Transaction,
   statements: WriteStatements,
-  { revision, rowsToWrite, recorded }: BatchResult,
+  { revision, rowsToWrite, ledgerChanges }: BatchResult,
 ): Promise<void> {
   try {
     const [advanced] = await transaction.commit(
       statements.advanceCounter(revision),
       ...statements.setEntries(rowsToWrite),
-      ...statements.addToLedger(recorded),
+      ...statements.addToLedger(ledgerChanges),
     );
     if (matchedRows(advanced) !== 1) throw noCounter();
   } catch (error) {
@@ -194,16 +198,16 @@ export class WriteStatements {
   }
 
   setEntries(rows: readonly ListedItem[]): Statement[] {
-    return slicesOf(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toRow)));
+    return slicesOf(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toEntryRow)));
   }
 
   /** Reads the records of changes that happen once, and the lowest id of the ledger. @returns none for no id */
-  records(ids: ReadonlySet<string>): Statement[] {
+  recordsAndLowestId(ids: ReadonlySet<string>): Statement[] {
     const rows = Array.from(ids, (once_id) => ({ once_id }));
     return rows.length === 0 ? [] : [this.#records.for(rows), this.#lowestId];
   }
 
-  addToLedger(changes: readonly LedgerRow[]): Statement[] {
+  addToLedger(changes: readonly LedgerChange[]): Statement[] {
     const kept = this.#keepsHistory ? changes : changes.filter(({ once }) => once);
     return slicesOf(kept, maxRowsPerInsert).map((some) => this.#addToLedger.for(some.map(toLedgerRow)));
   }

@@ -38,7 +38,7 @@ const router = createRouter({
       scope: "inventory:read",
       handler: listInventory({
         list,
-        admission: { checkAgain: async () => {} },
+        admission: { reverifyCaller: async () => {} },
         pinnedBodies,
         stallTimeoutMs: config.STALL_TIMEOUT_MS,
       }),

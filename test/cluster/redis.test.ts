@@ -119,7 +119,7 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
 
 /** Requests that Redis counts as admitted: its total, without what is charged to a gateway that did not admit it. */
 function countOf(gateways: readonly Gateway[], id: string): number {
-  const counts = gateways.map(({ memory }) => memory.counterOf(id).minute);
+  const counts = gateways.map(({ memory }) => memory.countsOf(id).minute);
   const total = Math.max(...counts.map(({ synced, others }) => synced + others));
   return counts.reduce((sum, { own, synced }) => sum + own - synced, total);
 }
@@ -142,7 +142,7 @@ function startGateway(stack: Stack, redisUrl: string): Gateway {
 async function isExact(gateways: readonly SharedState[]): Promise<boolean> {
   const caller = newCaller();
   const left: number[] = [];
-  for (const { limiter } of gateways) left.push((await limiter.charge(caller, windows)).windows[0]!.remaining);
+  for (const { limiter } of gateways) left.push((await limiter.charge(caller, windows)).states[0]!.remaining);
   return left.every((remaining, i) => remaining === limit - 1 - i);
 }
 

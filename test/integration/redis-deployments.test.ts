@@ -122,7 +122,7 @@ describe("a Redis with a password and a database number", () => {
   test("a Redis with a password counts as away when it refuses the password", async () => {
     const stack = new AsyncDisposableStack();
     const replica = startReplica(stack, `redis://:wrong@127.0.0.1:${server.port}/3`);
-    expect((await ask(replica, newAccount())).windows[0]!.remaining).toBe(24); // half of the limit, less this request
+    expect((await ask(replica, newAccount())).states[0]!.remaining).toBe(24); // half of the limit, less this request
     expect(replica.logged).toEqual(["Redis is away: this replica admits its share of the limits"]);
     await stack.disposeAsync();
   });

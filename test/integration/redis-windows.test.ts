@@ -93,7 +93,7 @@ describe("windows on Redis", () => {
     for (let i = 0; i < 3; i++) await ask(0, caller);
     for (let i = 0; i < 5; i++) await ask(1, caller);
     for (const gateway of [0, 1, 2]) {
-      const { windows: states } = await gateways[gateway]!.limiter.readShared(caller, lower);
+      const { states } = await gateways[gateway]!.limiter.readShared(caller, lower);
       expect(states.map(({ used }) => used)).toEqual([8, 8]);
     }
   });
@@ -139,7 +139,7 @@ describe("windows on Redis", () => {
     const later = await ask(0, caller, spent);
     expect(later.admitted).toBe(false);
     expect(left(later)).toEqual([5, 0]);
-    expect(later.windows[0]!.resetAtMs).toBeGreaterThan(later.nowMs);
+    expect(later.states[0]!.resetAtMs).toBeGreaterThan(later.nowMs);
   });
 
   test("a caller is refused for no longer than a window when Redis's clock is set back by an hour", async () => {
@@ -150,7 +150,7 @@ describe("windows on Redis", () => {
     for (const gateway of [0, 1, 0]) {
       const decision = await ask(gateway, caller, few);
       expect(decision.admitted).toBe(true);
-      expect(decision.windows[0]!.resetAtMs).toBeLessThanOrEqual(decision.nowMs + 60_000);
+      expect(decision.states[0]!.resetAtMs).toBeLessThanOrEqual(decision.nowMs + 60_000);
     }
     clock.offsetMs += 3_600_000;
   });
@@ -215,7 +215,7 @@ describe("windows on Redis", () => {
     const caller = newCaller();
     const { redis } = gateways[0]!;
     const key = `petstore:counts:1:${caller}`;
-    const endsInMs = async () => (await look(0, caller)).windows[1]!.resetAtMs - now();
+    const endsInMs = async () => (await look(0, caller)).states[1]!.resetAtMs - now();
     for (const gateway of [0, 1, 2]) await ask(gateway, caller);
     expect(await redis.hlen(key)).toBe(4);
     expect(Math.abs((await redis.pttl(key)) - (await endsInMs()))).toBeLessThan(1_000);
@@ -227,13 +227,13 @@ describe("windows on Redis", () => {
 
   test("a gateway whose clock is behind shows and keeps the windows of Redis", async () => {
     const caller = newCaller();
-    const { windows: known } = await ask(0, caller);
+    const { states: known } = await ask(0, caller);
     const { redis, breaker } = gateways[0]!;
     const memory = new MemoryWindows({ maxAccounts: 10, gateways: 3, now: () => now() - 30_000 });
     const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clock.offsetMs });
     expect(left(await limiter.charge(caller, windows))).toEqual([298, 9_998]);
     const alone = memory.charge(caller, windows);
-    expect(alone.windows.map(({ resetAtMs }) => resetAtMs)).toEqual(known.map(({ resetAtMs }) => resetAtMs));
+    expect(alone.states.map(({ resetAtMs }) => resetAtMs)).toEqual(known.map(({ resetAtMs }) => resetAtMs));
     expect(left(await limiter.charge(caller, windows))).toEqual([296, 9_996]);
   });
 
@@ -267,7 +267,7 @@ describe("windows on Redis", () => {
           const of = quotaWindows({ perMinute, perDay: 12 });
           const decision = await ask(gateway, name, of);
           // The model goes by the ends that the decision shows, so that both see the same windows.
-          const keys = decision.windows.map(({ name: window, resetAtMs }) => `${name} ${window} ${resetAtMs}`);
+          const keys = decision.states.map(({ name: window, resetAtMs }) => `${name} ${window} ${resetAtMs}`);
           const free = of.map(({ limit }, w) => limit - (used.get(keys[w]!) ?? 0));
           expect(decision.admitted).toBe(free.every((each) => each > 0));
           for (const key of keys) used.set(key, (used.get(key) ?? 0) + (decision.admitted ? 1 : 0));

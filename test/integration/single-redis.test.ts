@@ -15,7 +15,7 @@ test("a guard on Redis charges nothing for what it refuses, and a smaller reques
   for (const replica of replicas) await until(() => isCounting(replica));
   const id = newName();
   const charge = async (replica: number, cost: number) => {
-    const { admitted, windows: of } = await replicas[replica]!.guards.keyedUpdates.charge(id, cost);
+    const { admitted, states: of } = await replicas[replica]!.guards.keyedUpdates.charge(id, cost);
     return [admitted, of[0]!.remaining];
   };
   expect(await charge(0, 600)).toEqual([true, 400]);
@@ -58,7 +58,7 @@ describe("a guard of accounts when a clock is set back", () => {
     for (const replica of replicas) await until(() => isCounting(replica));
     const id = newName();
     const ask = async (replica: number) => {
-      const { admitted, nowMs, windows: of } = await replicas[replica]!.guards.ownAccount.charge(id);
+      const { admitted, nowMs, states: of } = await replicas[replica]!.guards.ownAccount.charge(id);
       expect(of[0]!.resetAtMs - nowMs).toBeGreaterThan(0);
       expect(of[0]!.resetAtMs - nowMs).toBeLessThanOrEqual(60_000);
       return admitted;
@@ -106,7 +106,7 @@ test("a Redis that went away while nobody asked is logged with what its address 
   const server = await startRedisServer();
   stack.defer(() => server.stop());
   const replica = startReplica(stack, server.url);
-  await until(async () => (await ask(replica, newAccount())).windows[0]!.remaining === 49);
+  await until(async () => (await ask(replica, newAccount())).states[0]!.remaining === 49);
   replica.reasons.length = 0;
   await server.kill("SIGKILL");
   await delay(500); // time to be refused a new connection
@@ -123,7 +123,7 @@ test("a Redis that loses its data twice has the counts again before a new gatewa
   const few = quotaWindows({ perMinute: 1_000, perDay: 12 });
   const admitted: number[] = [];
   for (const { limiter } of replicas) {
-    await until(async () => (await limiter.readShared(caller, few)).windows[1]!.remaining === 12 - (admitted[0] ?? 0));
+    await until(async () => (await limiter.readShared(caller, few)).states[1]!.remaining === 12 - (admitted[0] ?? 0));
     const decisions = await Promise.all(Array.from({ length: 16 }, () => limiter.charge(caller, few)));
     admitted.push(decisions.filter((decision) => decision.admitted).length);
     await server.restart();

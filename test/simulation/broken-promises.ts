@@ -98,7 +98,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 9,
     what: "what happens once is not recorded",
     file: "inventory-svc/stock/write.ts",
-    find: "      ...statements.addToLedger(recorded),\n",
+    find: "      ...statements.addToLedger(ledgerChanges),\n",
     replace: "",
   },
   {
@@ -218,14 +218,14 @@ export const plantedFaults: readonly PlantedFault[] = [
     what: "a refusal of the limits is not obeyed",
     file: "gateway/admission/admission.ts",
     find: "    if (decision.admitted) return;\n    const { name",
-    replace: "    if (decision.admitted || decision.windows.length > 0) return;\n    const { name",
+    replace: "    if (decision.admitted || decision.states.length > 0) return;\n    const { name",
   },
   {
     promise: 3,
     what: "Redis does not count what a gateway has admitted alone",
     file: "gateway/limits/redis-windows.ts",
-    find: "    this.#options.memory.learn(counter, nowMs, left, answer, at + 1);",
-    replace: "    this.#options.memory.learn(counter, nowMs, 0, answer, at + 1);",
+    find: "    this.#options.memory.learn(counts, nowMs, left, answer, at + 1);",
+    replace: "    this.#options.memory.learn(counts, nowMs, 0, answer, at + 1);",
   },
   {
     promise: 5,

@@ -91,12 +91,15 @@ class ClientCall extends Readable {
       this.emit("metadata", new Metadata());
     } else if (frame.kind === "message") this.push(this.#definition.responseDeserialize(frame.bytes));
     else if (frame.kind === "status") this.finish(frame.status);
-    else if (frame.kind === "refused") {
-      meet("a call that a leaving service refused");
-      this.#leaveConnection();
-      this.#connection = undefined;
-      this.#channel.start(this);
-    }
+    else if (frame.kind === "refused") this.refuse();
+  }
+
+  /** Begins again on another connection: the service says that it has not taken the call. */
+  refuse(): void {
+    meet("a call that a leaving service refused");
+    this.#leaveConnection();
+    this.#connection = undefined;
+    this.#channel.start(this);
   }
 
   #leaveConnection(): void {
@@ -123,6 +126,8 @@ class ClientCall extends Readable {
 interface Connection {
   readonly end: End<Frame>;
   readonly calls: Map<number, ClientCall>;
+  /** The ids of all its calls, in the order of their begin. */
+  readonly begun: number[];
   /** Called when a call has ended. */
   readonly onCallEnd: () => void;
 }
@@ -188,7 +193,7 @@ class Subchannel {
       end.close();
       lose("no calls are left");
     };
-    const connection: Connection = { end, calls, onCallEnd };
+    const connection: Connection = { end, calls, begun: [], onCallEnd };
     this.#open.add(connection);
     this.connection = connection;
     this.state = "ready";
@@ -225,6 +230,7 @@ class Subchannel {
       } else if (frame.kind === "goaway") {
         if (calls.size > 0) meet("calls on a connection that takes no more");
         leave();
+        for (const id of connection.begun.splice(frame.taken)) calls.get(id)?.refuse();
         onCallEnd();
       } else calls.get(frame.id)?.receive(frame);
     };
@@ -274,6 +280,7 @@ class Channel {
       if (connection) {
         this.#waiting.delete(call);
         connection.calls.set(call.id, call);
+        connection.begun.push(call.id);
         call.carry(connection);
       } else if (this.#subchannels.every(({ state }) => state === "failed")) {
         this.#waiting.delete(call);

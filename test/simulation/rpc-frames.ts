@@ -14,7 +14,9 @@ export type Frame =
   | { readonly kind: "metadata" | "half-close" | "cancel" | "refused"; readonly id: number }
   | { readonly kind: "message"; readonly id: number; readonly bytes: Buffer }
   | { readonly kind: "status"; readonly id: number; readonly status: Status }
-  | { readonly kind: "ping" | "pong" | "goaway"; readonly id: 0 };
+  /** After the first `taken` calls of a connection the service takes no more: those that follow have had no effect. */
+  | { readonly kind: "goaway"; readonly id: 0; readonly taken: number }
+  | { readonly kind: "ping" | "pong"; readonly id: 0 };
 
 export type Method = MethodDefinition<unknown, unknown>;
 /** The methods of the contract, with their encoders. */

@@ -97,6 +97,8 @@ export class RpcServer {
   readonly #host: Host;
   readonly #handlers: Readonly<Record<string, Handler>>;
   readonly #connections = new Map<End<Frame>, Map<number, ServerCall>>();
+  /** How many calls of a connection were taken or refused. */
+  readonly #taken = new WeakMap<End<Frame>, number>();
   #isClosing = false;
   #onIdle: () => void = () => {};
 
@@ -119,7 +121,7 @@ export class RpcServer {
       };
       setTimeout(() => {
         if (end.isClosed) return;
-        end.send({ kind: "goaway", id: 0 });
+        end.send({ kind: "goaway", id: 0, taken: Number.POSITIVE_INFINITY });
         setTimeout(() => this.#drop(end), graceMs);
       }, maxConnectionAgeMs);
     });
@@ -129,7 +131,7 @@ export class RpcServer {
   async close(graceMs: number): Promise<void> {
     this.#isClosing = true;
     this.#network.unlisten(this.#address, this.#host);
-    for (const end of this.#connections.keys()) end.send({ kind: "goaway", id: 0 });
+    for (const end of this.#connections.keys()) end.send({ kind: "goaway", id: 0, taken: Number.POSITIVE_INFINITY });
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, graceMs);
       this.#onIdle = () => {
@@ -145,6 +147,7 @@ export class RpcServer {
     const calls = this.#connections.get(end);
     if (!calls) return;
     this.#connections.delete(end);
+    end.send({ kind: "goaway", id: 0, taken: this.#taken.get(end) ?? 0 });
     end.close();
     for (const call of [...calls.values()]) call.cancel();
   }
@@ -154,11 +157,14 @@ export class RpcServer {
   }
 
   #receive(end: End<Frame>, calls: Map<number, ServerCall>, frame: Frame): void {
-    if (frame.kind === "ping") end.send({ kind: "pong", id: 0 });
-    else if (frame.kind !== "open") {
+    if (frame.kind === "ping") return void end.send({ kind: "pong", id: 0 });
+    if (frame.kind !== "open") {
       if (frame.kind === "message" && !calls.has(frame.id)) meet("a question after the end of its stream");
       calls.get(frame.id)?.receive(frame);
-    } else if (this.#isClosing) end.send({ kind: "refused", id: frame.id });
+      return;
+    }
+    this.#taken.set(end, (this.#taken.get(end) ?? 0) + 1);
+    if (this.#isClosing) end.send({ kind: "refused", id: frame.id });
     else this.#begin(end, calls, frame);
   }
 

@@ -4,7 +4,7 @@ import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { Breaker } from "../../gateway/limits/redis-breaker.ts";
 import { connectRedis } from "../../gateway/limits/redis-connection.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
-import type { Decision, Window } from "../../gateway/limits/windows.ts";
+import type { Decision, Window, WindowsNow } from "../../gateway/limits/windows.ts";
 import { quotaWindows } from "../../gateway/limits/windows.ts";
 import { newAccountToday } from "./accounts.ts";
 import { type RedisServer, startRedisServer } from "./redis-server.ts";
@@ -22,7 +22,7 @@ interface Gateway {
 export const windows = quotaWindows({ perMinute: 300, perDay: 10_000 });
 export const hourMs = 3_600_000;
 export const admitted = (decisions: readonly Decision[]) => decisions.filter((decision) => decision.admitted);
-export const left = ({ windows: states }: Decision) => states.map(({ remaining }) => remaining);
+export const left = ({ states }: WindowsNow) => states.map(({ remaining }) => remaining);
 
 /**
  * Starts a Redis and three gateways before the tests of a suite, and closes them after it. Call it in a `describe`.

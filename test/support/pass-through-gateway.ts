@@ -121,7 +121,7 @@ export async function startGateway(options: Partial<PassThroughOptions>) {
   return { url, errors, arrived };
 }
 
-const admission = { isGood: () => true, checkAgain: async () => {} };
+const admission = { isKeyGood: () => true, reverifyCaller: async () => {} };
 
 export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 

@@ -59,7 +59,7 @@ export async function isExact([a, b]: Pair): Promise<boolean> {
     Array.from({ length: 20 }, async () => {
       const caller = newAccount();
       const states = [await ask(a, caller), await ask(b, caller), await ask(a, caller)];
-      return states.map((decision) => decision.windows[0]!.remaining).join();
+      return states.map((decision) => decision.states[0]!.remaining).join();
     }),
   );
   return left.every((each) => each === "49,48,47");
@@ -96,8 +96,7 @@ export async function whileNear<T>(pair: Pair, act: () => Promise<T>): Promise<T
 
 /** What the guard of accounts leaves 20 accounts that ask once at each replica. */
 export async function guardLeaves(pair: Pair): Promise<string[]> {
-  const ask = async (replica: Replica, id: string) =>
-    (await replica.guards.ownAccount.charge(id)).windows[0]!.remaining;
+  const ask = async (replica: Replica, id: string) => (await replica.guards.ownAccount.charge(id)).states[0]!.remaining;
   return await Promise.all(
     Array.from({ length: 20 }, async () => {
       const id = newName();
@@ -108,5 +107,5 @@ export async function guardLeaves(pair: Pair): Promise<string[]> {
 
 /** Whether the counts of a replica reach Redis. */
 export async function isCounting(replica: Replica): Promise<boolean> {
-  return (await ask(replica, newAccount())).windows[0]!.remaining === 49;
+  return (await ask(replica, newAccount())).states[0]!.remaining === 49;
 }

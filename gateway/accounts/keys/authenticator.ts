@@ -17,11 +17,8 @@ export interface AuthenticatorOptions {
   readonly elapsed?: () => number;
 }
 
-/**
- * How long a look-up is used. A request that waits for longer than 2 s (`longWaitMs`) has its key looked at again
- * before it is answered or sent: so a revocation holds within 10 s.
- */
-const maxAgeMs = 8_000;
+/** How long a look-up is used. For the rest of the 10 s that a revocation may take, see `hasWaited`. */
+export const maxAgeMs = 8_000;
 
 /** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */
 const refreshAfterMs = 4_000;

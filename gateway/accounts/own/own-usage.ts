@@ -1,7 +1,7 @@
 /** GET /usage: the requests of the caller's account over time. */
 import type { Request, RequestHandler } from "express";
 import type { Admission } from "../../admission/admission.ts";
-import { unavailable } from "../../admission/denials.ts";
+import { unavailable } from "../../admission/admission-errors.ts";
 import { queryOf, readWholeNumber } from "../../http/request.ts";
 import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
@@ -9,7 +9,7 @@ import type { UsageRecorder } from "../usage/usage-recorder.ts";
 
 export interface UsageOptions {
   readonly usage: Pick<UsageRecorder, "read">;
-  readonly admission: Pick<Admission, "checkKeyAgain">;
+  readonly admission: Pick<Admission, "reverifyKey">;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -33,7 +33,7 @@ export function getUsage({ usage, admission, now }: UsageOptions): RequestHandle
     const { steps, deprecated } = await usage.read({ accountId, fromMs, stepMs }).catch((cause) => {
       throw unavailable(cause);
     });
-    if (hasWaited(response)) await admission.checkKeyAgain(context);
+    if (hasWaited(response)) await admission.reverifyKey(context);
     const found = new Map(steps.map((step) => [step.stepStartMs, step]));
     const body = {
       from: isoTime(fromMs),

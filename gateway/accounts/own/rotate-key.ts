@@ -1,7 +1,7 @@
 /** POST /keys/rotate: gives a caller a new key in place of its own. */
 import type { Request, RequestHandler } from "express";
 import type { AccountGuard } from "../../admission/account-guard.ts";
-import { invalidKey, unavailable } from "../../admission/denials.ts";
+import { invalidKey, unavailable } from "../../admission/admission-errors.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { checkMediaType, parseJson, postTypes } from "../../http/json.ts";
 import { readBody } from "../../http/request.ts";

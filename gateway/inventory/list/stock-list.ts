@@ -133,22 +133,22 @@ export class StockList {
 
   /** @returns undefined after a reset: then nothing keeps the old list any more, not even this function */
   async #checkOnce(): Promise<Snapshot | undefined> {
-    const isLoaded = this.#snapshot === undefined;
+    const isFirstAfterLoad = this.#snapshot === undefined;
     const snapshot = this.#snapshot ?? (await this.#load.finish(this.#source, () => this.#checks.progress()));
     // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
     const { epoch, revision } = snapshot;
     const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
-    if (isLoaded) this.#load = new Load(); // not before: after a failed check, the next one begins with what is loaded
+    if (isFirstAfterLoad) this.#load = new Load(); // not before: after a failed check, the next one begins with what is loaded
     if (changes.kind === "changes") {
       refuseOlder(snapshot, changes);
-      invariant(isLoaded || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");
+      invariant(isFirstAfterLoad || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");
     }
     this.#snapshot = undefined; // also after an edit that fails: the next read then loads the list again
     if (changes.kind === "reset") return undefined;
     this.#snapshot = nextSnapshot(snapshot, changes);
     this.#floor = changes.floor;
     this.#checkedAtMs = Date.now();
-    if (isLoaded) this.#onChange(undefined);
+    if (isFirstAfterLoad) this.#onChange(undefined);
     else if (this.#snapshot !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));
     return this.#snapshot;
   }

@@ -13,7 +13,7 @@ export interface LongPollsOptions {
   readonly list: Pick<StockList, "readFresh" | "last" | "onChange">;
   /** Maximum requests that are held; accounts share them out between them. */
   readonly max: number;
-  readonly admission: Pick<Admission, "isGood" | "checkAgain" | "readmit">;
+  readonly admission: Pick<Admission, "isKeyGood" | "reverifyCaller" | "readmit">;
 }
 
 /** What a request waits for. */
@@ -80,7 +80,7 @@ export class LongPolls {
    * @returns the header that says that the wait was granted; none for a request that asks for no wait or cannot be held
    * @throws ApiError when its caller has lost the key or was banned; what the check before the wait throws
    */
-  forChange(request: IncomingMessage, response: ServerResponse, awaited: Awaited): Promise<HeaderList> {
+  holdUntilChange(request: IncomingMessage, response: ServerResponse, awaited: Awaited): Promise<HeaderList> {
     const seconds = readWait(request.headers.prefer);
     if (seconds === undefined || hasBody(request)) return Promise.resolve([]);
     const { list } = this.#options;
@@ -188,8 +188,8 @@ export class LongPolls {
     const { admission } = this.#options;
     const round = this.#checks++ % rounds;
     for (const held of this.#held) {
-      if (held.round !== round || admission.isGood(held.context)) continue;
-      admission.checkAgain(held.context).catch((error) => {
+      if (held.round !== round || admission.isKeyGood(held.context)) continue;
+      admission.reverifyCaller(held.context).catch((error) => {
         if (this.#held.has(held) && finalCodes.has((error as ApiError).code)) held.end(error);
       });
     }

@@ -23,7 +23,7 @@ async function serveList(
   const list = { readFresh: async () => snapshot() };
   const handler = listInventory({
     list,
-    admission: { checkAgain: async () => {} },
+    admission: { reverifyCaller: async () => {} },
     pinnedBodies,
     stallTimeoutMs: 10_000,
   });

@@ -22,7 +22,7 @@ import { streamBody } from "./stream-body.ts";
 export interface ListInventoryOptions {
   readonly list: Pick<StockList, "readFresh">;
   /** Looks again at the key of a request that had to wait. */
-  readonly admission: Pick<Admission, "checkAgain">;
+  readonly admission: Pick<Admission, "reverifyCaller">;
   /** Bounds the memory of versions that slow readers still read. */
   readonly pinnedBodies: PinnedBodies;
   /** Time that the reader of a long body gets in addition to what the least speed needs. */
@@ -32,7 +32,7 @@ export interface ListInventoryOptions {
 export interface ReadInventoryOptions extends ListInventoryOptions {
   readonly list: Pick<StockList, "readFresh" | "changesSince">;
   /** Holds the requests that prefer to wait. */
-  readonly longPolls: Pick<LongPolls, "forChange">;
+  readonly longPolls: Pick<LongPolls, "holdUntilChange">;
 }
 
 /** GET /inventory: every entry, or a selection, at least as new as the request. */
@@ -42,7 +42,7 @@ export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }:
     // The snapshot is no variable of this function, because a slow reader would keep it: ten times the size of its gzip
     // body.
     const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot, selection));
-    if (hasWaited(response)) await admission.checkAgain(contextOf(response));
+    if (hasWaited(response)) await admission.reverifyCaller(contextOf(response));
     const { headers, body } = answer;
     if (body) await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
     else response.writeHead(304, headers).end();
@@ -94,9 +94,9 @@ export function getInventoryItem({
     const ifNoneMatch = request.headers["if-none-match"];
     const isUnchanged = ({ chunks }: Snapshot) => isKnown(ifNoneMatch, findEntry(chunks, petId));
     const mayWait = ifNoneMatch !== undefined && ifNoneMatch.length <= maxWaitingTags;
-    const applied = mayWait ? await longPolls.forChange(request, response, { petId, isUnchanged }) : [];
+    const applied = mayWait ? await longPolls.holdUntilChange(request, response, { petId, isUnchanged }) : [];
     const entry = findEntry((await currentList(response, list)).chunks, petId);
-    if (hasWaited(response)) await admission.checkAgain(contextOf(response));
+    if (hasWaited(response)) await admission.reverifyCaller(contextOf(response));
     if (!entry) throw noEntry(petId);
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
     if (isKnown(ifNoneMatch, entry)) response.writeHead(304, headers).end();
@@ -114,10 +114,10 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
   return async (request, response) => {
     const since = readSince(queryOf(request));
     const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
-    const applied = await longPolls.forChange(request, response, { petId: undefined, isUnchanged });
-    await currentList(response, list);
+    const applied = await longPolls.holdUntilChange(request, response, { petId: undefined, isUnchanged });
+    await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
     const body = await list.changesSince(since, contextOf(response).arrivedMs);
-    if (hasWaited(response)) await admission.checkAgain(contextOf(response));
+    if (hasWaited(response)) await admission.reverifyCaller(contextOf(response));
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
   };

@@ -60,7 +60,7 @@ async function post(
 function answerOf(...outcomes: (Changed | ApiError)[]) {
   const updates = outcomes.map((_, i) => ({ petId: i + 1, quantity: 5 }));
   return post(
-    { stock: { update: async () => outcomes }, admission: { isGood: () => true, checkAgain: async () => {} } },
+    { stock: { update: async () => outcomes }, admission: { isKeyGood: () => true, reverifyCaller: async () => {} } },
     updates,
   );
 }
@@ -101,12 +101,12 @@ test("a repeat whose key cannot be looked up leaves the limits of the account in
       return [done(1n)];
     },
   };
-  const checkAgain = async () => {
+  const reverifyCaller = async () => {
     if (!isAway) return;
     context.limitHeaders = ["X-RateLimit-Limit", "600"];
     throw new ApiError("service_unavailable");
   };
-  await post({ stock, admission: { isGood: () => true, checkAgain } }, [{ petId: 1, quantity: 5 }], context);
+  await post({ stock, admission: { isKeyGood: () => true, reverifyCaller } }, [{ petId: 1, quantity: 5 }], context);
   expect(found).toEqual([false, limits]);
 });
 
@@ -119,7 +119,7 @@ test("the deadline of updates whose body comes later counts from the arrival of 
     },
   };
   const head = Promise.withResolvers<void>();
-  const address = await serve({ stock, admission: { isGood: () => true, checkAgain: async () => {} } }, {}, () =>
+  const address = await serve({ stock, admission: { isKeyGood: () => true, reverifyCaller: async () => {} } }, {}, () =>
     head.resolve(),
   );
   const sender = clientRequest(`http://${address}/`, {
@@ -136,10 +136,10 @@ test("the deadline of updates whose body comes later counts from the arrival of 
 
 test("updates that have come whole by their turn are done without another look at their key", async () => {
   const stock = { update: async () => [done(1n)] };
-  const checkAgain = () => Promise.reject(new ApiError("service_unavailable"));
+  const reverifyCaller = () => Promise.reject(new ApiError("service_unavailable"));
   const whole = (incoming: IncomingMessage) => until(() => incoming.complete);
   const answer = await post(
-    { stock, admission: { isGood: () => true, checkAgain } },
+    { stock, admission: { isKeyGood: () => true, reverifyCaller } },
     [{ petId: 1, quantity: 5 }],
     {},
     whole,

@@ -20,13 +20,13 @@ import {
   readPrecondition,
 } from "../input.ts";
 import { entryEtag, renderItem } from "../list/chunk.ts";
-import type { ChangeOrigin, StockClient, UpdateCaller } from "../stock-client.ts";
+import type { RequestIdentity, StockClient, UpdateCaller } from "../stock-client.ts";
 import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 
 export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
   /** Looks again at a key that may have been revoked since its request began. */
-  readonly admission: Pick<Admission, "isGood" | "checkAgain">;
+  readonly admission: Pick<Admission, "isKeyGood" | "reverifyCaller">;
   /** Limits the entries that an account updates with an Idempotency-Key. */
   readonly keyedUpdates: AccountGuard;
   /** How long the body may take to arrive. */
@@ -47,7 +47,7 @@ export function updateInventory(options: UpdateInventoryOptions): RequestHandler
     const { body, caller } = await receive(request, response, options);
     const updates = [{ petId, ...parseStockUpdate(body), precondition }];
     await chargeKeyed(options, response, key, updates.length);
-    const [item] = await apply(options, updates, originOf(response, key, updates), caller);
+    const [item] = await apply(options, updates, identityOf(response, key, updates), caller);
     if (item instanceof ApiError) throw item;
     const replayed = item!.isReplayed ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision), ...replayed]);
@@ -63,7 +63,7 @@ export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHan
     const { body, caller } = await receive(request, response, options);
     const updates = parseBulkUpdates(body);
     await chargeKeyed(options, response, key, updates.length);
-    const outcomes = await apply(options, updates, originOf(response, key, updates), caller);
+    const outcomes = await apply(options, updates, identityOf(response, key, updates), caller);
     const reused = outcomes.find((outcome) => outcome instanceof ApiError && outcome.code === "idempotency_key_reused");
     if (reused) throw reused;
     // When the result of none is known, the answer is that of a single update.
@@ -86,7 +86,7 @@ export function adjustInventory(options: AdjustInventoryOptions): RequestHandler
     const { body, caller } = await receive(request, response, options);
     const adjustments = parseAdjustments(body);
     await chargeKeyed(options, response, key, adjustments.length);
-    const items = await options.stock.adjust(adjustments, originOf(response, key, adjustments), caller);
+    const items = await options.stock.adjust(adjustments, identityOf(response, key, adjustments), caller);
     const replayed = items.some(({ isReplayed }) => isReplayed) ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, `[${items.map(renderChanged).join(",")}]`, replayed);
   };
@@ -94,7 +94,7 @@ export function adjustInventory(options: AdjustInventoryOptions): RequestHandler
 
 /**
  * Reads the body. A slow body is the client's own delay: the deadline counts from when it is complete, and the key is
- * looked at again then. The key is also looked at before each further attempt: a revoked one must not write any more.
+ * looked at again then.
  */
 async function receive(
   request: Request,
@@ -106,15 +106,26 @@ async function receive(
   const body = await readBody(request, bodyTimeoutMs);
   const arrivedMs = isWhole ? context.arrivedMs : performance.now();
   if (!isWhole) {
-    await admission.checkAgain(context);
+    await admission.reverifyCaller(context);
     if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
   }
+  return { body, caller: callerOf(request, response, admission, arrivedMs) };
+}
+
+/** The caller of a request. Its key is looked at before each further attempt: a revoked one must not write any more. */
+function callerOf(
+  request: Request,
+  response: Response,
+  admission: UpdateInventoryOptions["admission"],
+  arrivedMs: number,
+): UpdateCaller {
+  const context = contextOf(response);
   let isSeen = false;
   const isHere = () => !response.destroyed && (isSeen || !request.socket.readableEnded);
-  const caller: UpdateCaller = {
+  return {
     arrivedMs,
     // A half-closed client may have left. Find out before sending: after a freeze, only this shows it.
-    isWanted: () => isHere() && (!hasWaited(response) || admission.isGood(context)),
+    isWanted: () => isHere() && (!hasWaited(response) || admission.isKeyGood(context)),
     mayRetry: async () => {
       context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread
       if (request.socket.readableEnded && !isSeen) {
@@ -124,7 +135,7 @@ async function receive(
       if (response.destroyed) throw new ApiError("service_unavailable");
       const { limitHeaders } = context;
       try {
-        await admission.checkAgain(context);
+        await admission.reverifyCaller(context);
         return true;
       } catch (error) {
         context.limitHeaders = limitHeaders; // the answer is still that of this account
@@ -133,7 +144,6 @@ async function receive(
       }
     },
   };
-  return { body, caller };
 }
 
 /**
@@ -154,29 +164,29 @@ async function chargeKeyed(
 }
 
 /** Whom the changes of a request are for, and what makes them happen once if it has a key. */
-function originOf(
+function identityOf(
   response: Response,
   key: string | undefined,
   asked: readonly (AskedUpdate | AskedAdjustment)[],
-): ChangeOrigin {
+): RequestIdentity {
   const { principal, requestId, operationName } = contextOf(response);
   const { accountId: account, keyId } = principal!;
-  const origin = { author: { account, keyId }, originRequestId: requestId };
-  if (key === undefined) return origin;
-  return { ...origin, idempotencyKey: { account, key, fingerprint: fingerprintOf(operationName, asked) } };
+  const identity = { author: { account, keyId }, originRequestId: requestId };
+  if (key === undefined) return identity;
+  return { ...identity, idempotencyKey: { account, key, fingerprint: fingerprintOf(operationName, asked) } };
 }
 
 /** Has the updates done. @returns for each, in order, its entry or the error that answers it */
 async function apply(
   { stock }: UpdateInventoryOptions,
   asked: readonly AskedUpdate[],
-  origin: ChangeOrigin,
+  identity: RequestIdentity,
   caller: UpdateCaller,
 ): Promise<readonly (Changed | ApiError)[]> {
   const changes = asked.map(({ petId, quantity, precondition, reason }) => {
     return { petId, quantity, expectedRevisions: precondition?.revisions, reason };
   });
-  const outcomes = await stock.update({ ...origin, changes }, caller);
+  const outcomes = await stock.update({ ...identity, changes }, caller);
   return outcomes.map((outcome, i) => {
     const { precondition } = asked[i]!;
     if (!(outcome instanceof ApiError) || !precondition || outcome.code !== "precondition_failed") return outcome;
