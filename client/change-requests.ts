@@ -5,10 +5,10 @@ import type {
   Change as WireChange,
   IdempotencyKey as WireKey,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Item } from "../proto/pet.ts";
+import { type Item, maxGroupChanges } from "../proto/pet.ts";
 import { invariant } from "../runtime/invariant.ts";
 import { InventoryError, refusalOf, toInventoryError } from "./inventory-error.ts";
-import { toItem } from "./values.ts";
+import { checkArguments, checkArray, checkDelta, checkEntry, checkRevisions, checkText, toItem } from "./values.ts";
 
 interface AnyQuantityChange {
   readonly petId: bigint;
@@ -51,6 +51,30 @@ export interface ChangeRequest {
   readonly originRequestId?: string | undefined;
   /** A W3C trace context. */
   readonly traceparent?: string | undefined;
+}
+
+/**
+ * Passes on a request that a caller has put together. One that cannot be encoded would spoil the message that it shares
+ * with others.
+ *
+ * @throws InventoryError INVALID_ARGUMENT
+ */
+export function checkRequest(request: ChangeRequest): ChangeRequest {
+  const own = ["changes", "idempotencyKey", "isAllOrNothing", "author", "originRequestId", "traceparent"] as const;
+  const { changes, idempotencyKey, author } = checkArguments(request, ...own);
+  for (const change of checkArray("changes", changes, maxGroupChanges)) checkChange(change);
+  if (idempotencyKey !== undefined) {
+    checkText("key", checkArguments(idempotencyKey, "account", "key", "fingerprint").key);
+  }
+  if (author !== undefined) checkArguments(author, "account", "keyId");
+  return request;
+}
+
+function checkChange(change: QuantityChange): void {
+  checkArguments(change, "petId", "quantity", "delta", "expectedRevisions", "requestId", "reason");
+  if ("delta" in change) checkDelta(change);
+  else checkEntry(change);
+  if (change.expectedRevisions !== undefined) checkRevisions("expectedRevisions", change.expectedRevisions);
 }
 
 /** An entry as a change left it. */

@@ -5,6 +5,7 @@ import { CertificateFiles, type TlsLog } from "../runtime/certificate-files.ts";
 import type { TlsFiles } from "../runtime/tls-files.ts";
 import "./closing-connections.ts";
 import { notSent } from "./inventory-error.ts";
+import { checkArguments, checkPath } from "./values.ts";
 
 export interface ChannelTls extends TlsFiles {
   /** The name that the service's certificate has to have. Default: the host of the address. */
@@ -48,10 +49,11 @@ export function openInventoryChannel(
     "grpc.dns_min_time_between_resolutions_ms": 1_000,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
   };
+  if (tls !== undefined) checkArguments(tls, "cert", "key", "ca", "serverName");
   if (tls?.serverName !== undefined) options["grpc.ssl_target_name_override"] = tls.serverName;
   return new InventoryServiceClient(
     address,
-    tls ? tlsCredentials(tls, log) : ChannelCredentials.createInsecure(),
+    tls === undefined ? ChannelCredentials.createInsecure() : tlsCredentials(tls, log),
     options,
   );
 }
@@ -62,6 +64,7 @@ function tlsCredentials(files: TlsFiles, log: TlsLog | undefined): ChannelCreden
 }
 
 function openCertificates(files: TlsFiles, log: TlsLog | undefined): CertificateFiles {
+  for (const name of ["cert", "key", "ca"] as const) checkPath(`tls.${name}`, files[name]);
   try {
     return new CertificateFiles(files, log);
   } catch (error) {

@@ -149,6 +149,20 @@ test("a refusal of the service ends a check at once", async () => {
   expect(streams).toHaveLength(1);
 });
 
+test("a check ends with its signal's reason, in its own time, and gives its stream up", async () => {
+  const { checks, streams } = await open({ onQuestion: () => {} });
+  const giveUp = new AbortController();
+  const asked = checks.ask(position, { signal: giveUp.signal });
+  await until(() => streams[0]?.questions.length === 1);
+  giveUp.abort("not wanted");
+  await expect(asked).rejects.toBe("not wanted");
+  await until(() => streams[0]!.isCancelled);
+  await expect(checks.ask(position, { signal: giveUp.signal })).rejects.toBe("not wanted");
+  const startedMs = performance.now();
+  await expect(checks.ask(position, { timeoutMs: 200 })).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
+  expect(performance.now() - startedMs).toBeLessThan(1_000);
+});
+
 test("a close ends the check that is under way, and every later one", async () => {
   const { checks, streams } = await open({ onQuestion: () => {} });
   const asked = checks.ask(position);

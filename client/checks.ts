@@ -7,6 +7,7 @@ import type {
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { ListedItem, Position } from "../proto/pet.ts";
 import { Outage, untilSettled } from "./attempts.ts";
+import type { CallOptions } from "./grpc-calls.ts";
 import { InventoryError } from "./inventory-error.ts";
 import { lateMs, Session } from "./session.ts";
 import { toListedItem } from "./values.ts";
@@ -27,7 +28,7 @@ export type StockChanges =
       readonly floor: bigint;
     };
 
-export interface CheckOptions {
+export interface CheckOptions extends CallOptions {
   /** A W3C trace context. */
   readonly traceparent?: string | undefined;
   /** Called for each part of a long answer but the last. */
@@ -58,23 +59,26 @@ export class Checks {
   /**
    * Asks what has changed, and asks again in a short outage, as a read may. Call it again only after the answer.
    *
-   * @throws InventoryError: of the latest attempt; CANCELLED once this is closed
+   * @throws InventoryError: of the latest attempt; CANCELLED once this is closed; the reason of the signal
    */
   async ask(position: Position, options: CheckOptions = {}): Promise<StockChanges> {
+    const { timeoutMs = this.#silenceMs, signal, onSetback } = options;
+    const ended = signal ? AbortSignal.any([signal, this.#closed.signal]) : this.#closed.signal;
     const startedMs = performance.now();
     let changes: StockChanges | undefined;
     let error: unknown;
     let endMs = startedMs;
     const attempt = async () => {
-      this.#closed.signal.throwIfAborted();
-      if (error) options.onSetback?.(error as InventoryError);
+      ended.throwIfAborted();
+      if (error) onSetback?.(error as InventoryError);
       try {
-        changes = await this.#askOnce(position, options);
+        changes = await this.#askOnce(position, options, timeoutMs, ended);
         this.#outage.succeeded();
         return true;
       } catch (thrown) {
+        ended.throwIfAborted();
         error = thrown;
-        endMs = Math.min(startedMs + this.#silenceMs, this.#outage.failed());
+        endMs = Math.min(startedMs + timeoutMs, this.#outage.failed());
         return (thrown as InventoryError).code !== "UNAVAILABLE";
       }
     };
@@ -89,10 +93,15 @@ export class Checks {
   }
 
   /** Asks a service, and every second another one until one of them begins to answer. */
-  async #askOnce(position: Position, { traceparent, onPart }: CheckOptions): Promise<StockChanges> {
+  async #askOnce(
+    position: Position,
+    { traceparent, onPart }: CheckOptions,
+    silenceMs: number,
+    ended: AbortSignal,
+  ): Promise<StockChanges> {
     const { promise, resolve, reject } = Promise.withResolvers<StockChanges>();
     const asked = new Set<CheckSession>();
-    const endMs = performance.now() + this.#silenceMs - 1; // timers may end a millisecond early
+    const endMs = performance.now() + silenceMs - 1; // timers may end a millisecond early
     let running = 0;
     let answering: CheckSession | undefined;
     const ask = async () => {
@@ -100,7 +109,7 @@ export class Checks {
       let session = this.#session;
       this.#session = undefined;
       try {
-        if (!session || session.isOver) session = await Session.open(this.#open(), this.#silenceMs);
+        if (!session || session.isOver) session = await Session.open(this.#open(), silenceMs);
         if (answering) return session.cancel();
         asked.add(session);
         const answer = new Answer();
@@ -111,7 +120,7 @@ export class Checks {
           onPart?.();
           return false;
         };
-        await session.ask({ ...position, traceparent }, read, this.#silenceMs);
+        await session.ask({ ...position, traceparent }, read, silenceMs);
         resolve(answer.changes);
         asked.delete(session);
         this.#session = session;
@@ -126,13 +135,13 @@ export class Checks {
       for (const other of asked) if (other !== answering) other.cancel();
     };
     const timer = setInterval(() => void ask(), lateMs);
-    const close = () => reject(this.#closed.signal.reason);
-    this.#closed.signal.addEventListener("abort", close);
+    const end = () => reject(ended.reason);
+    ended.addEventListener("abort", end);
     void ask();
     try {
       return await promise;
     } finally {
-      this.#closed.signal.removeEventListener("abort", close);
+      ended.removeEventListener("abort", end);
       clearInterval(timer);
       for (const session of asked) session.cancel();
     }

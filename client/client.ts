@@ -1,10 +1,11 @@
 /** The inventory service with promises, for internal callers. */
 
 import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Position } from "../proto/pet.ts";
+import { maxGroupChanges, type Position } from "../proto/pet.ts";
 import {
   type Changed,
   type ChangeRequest,
+  checkRequest,
   type IdempotencyKey,
   type QuantityChange,
   refusedIn,
@@ -15,19 +16,20 @@ import { openInventoryChannel } from "./channel.ts";
 import { Checks } from "./checks.ts";
 import { boundedMs, type CallOptions, callUnary, readStream, type UnaryMethod, unlessAborted } from "./grpc-calls.ts";
 import type { InventoryClient, InventoryClientOptions } from "./interface.ts";
-import { InventoryError } from "./inventory-error.ts";
+import { InventoryError, notSent } from "./inventory-error.ts";
 import { toPastChange, toWireQuestion } from "./past-changes.ts";
 import {
   checkAddress,
+  checkArguments,
   checkArray,
   checkDelta,
+  checkDifferent,
   checkEntry,
+  checkExpected,
+  checkFunction,
   checkInt64,
   checkInt64s,
-  checkNames,
   checkPosition,
-  checkReason,
-  checkRevisions,
   checkStatus,
   checkText,
   toItem,
@@ -37,37 +39,47 @@ import { follow } from "./watch.ts";
 
 const defaultTimeoutMs = 5_000;
 
+const closedText = "the client was closed";
+
 /**
  * Makes a client of the service at an address.
  *
  * @throws InventoryError INVALID_ARGUMENT for an address that is none, and for TLS files that cannot be used
  */
-export function createInventoryClient({
-  timeoutMs = defaultTimeoutMs,
-  ...channel
-}: InventoryClientOptions): InventoryClient {
+export function createInventoryClient(options: InventoryClientOptions): InventoryClient {
+  const { timeoutMs: ms = defaultTimeoutMs, ...channel } = checkArguments(
+    options,
+    "address",
+    "tls",
+    "log",
+    "timeoutMs",
+  );
   checkAddress(channel.address);
+  const defaultMs = boundedMs(ms);
   const stub = openInventoryChannel(channel, ["getInventoryItem", "batchGetInventoryItems", "listChanges"]);
   const sessions = new ChangeSessions(() => stub.applyChanges());
-  const sender = new ChangeSender(sessions, timeoutMs);
-  const checks = new Checks(() => stub.checkInventory(), timeoutMs);
+  const sender = new ChangeSender(sessions, defaultMs);
+  const checks = new Checks(() => stub.checkInventory(), defaultMs);
   const closed = new AbortController();
   // grpc-js refuses a call on a closed channel with an error that has no status.
-  const throwIfClosed = () => closed.signal.throwIfAborted();
-  const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: CallOptions | undefined) => {
-    throwIfClosed();
-    checkNames(options ?? {}, "timeoutMs", "signal");
-    return callUnary(method.bind(stub), request, {
-      timeoutMs: options?.timeoutMs ?? timeoutMs,
-      signal: options?.signal,
-    });
+  const throwIfClosed = () => {
+    if (closed.signal.aborted) throw notSent(closedText, undefined, "CANCELLED");
   };
 
-  /** Makes changes. @throws InventoryError of the first one that was refused, or the reason of the signal */
-  const applyAll = async (request: ChangeRequest, { timeoutMs: ownMs, signal }: CallOptions) => {
+  /** Begins a call by its last argument, which may have `more` names. @throws InventoryError, or the signal's reason */
+  const begin = <T extends CallOptions>(options = {} as T, ...more: readonly (keyof T & string)[]) => {
     throwIfClosed();
-    signal?.throwIfAborted();
-    const endMs = performance.now() + boundedMs(ownMs ?? timeoutMs);
+    checkArguments<CallOptions>(options, "timeoutMs", "signal", ...(more as []));
+    options.signal?.throwIfAborted();
+    return { ...options, timeoutMs: boundedMs(options.timeoutMs ?? defaultMs) };
+  };
+  type Begun = ReturnType<typeof begin<CallOptions>>;
+  const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: Begun) =>
+    callUnary(method.bind(stub), request, options);
+
+  /** Makes changes. @throws InventoryError of the first one that was refused, or the reason of the signal */
+  const applyAll = async (request: ChangeRequest, { timeoutMs, signal }: Begun) => {
+    const endMs = performance.now() + timeoutMs;
     const mayRetry = () => !signal?.throwIfAborted();
     const caller = { deadlineMs: () => endMs, isWanted: () => !signal?.aborted, mayRetry };
     const outcomes = await unlessAborted(sender.send(request, caller), signal);
@@ -75,110 +87,109 @@ export function createInventoryClient({
     if (refused !== -1) throw outcomes[refused];
     return outcomes as readonly Changed[];
   };
-  const applyOne = async (change: QuantityChange, options: CallOptions, idempotencyKey?: IdempotencyKey) =>
+  const applyOne = async (change: QuantityChange, options: Begun, idempotencyKey?: IdempotencyKey) =>
     (await applyAll({ changes: [change], idempotencyKey }, options))[0]!;
 
   return {
     get: async (petId, options) =>
-      toItem((await call(stub.getInventoryItem, { petId: checkInt64("petId", petId) }, options)).item),
+      toItem((await call(stub.getInventoryItem, { petId: checkInt64("petId", petId) }, begin(options))).item),
 
     getMany: async (petIds, options) => {
       const request = { petIds: checkInt64s("petIds", petIds) };
-      const { items, missingPetIds } = await call(stub.batchGetInventoryItems, request, options);
+      const { items, missingPetIds } = await call(stub.batchGetInventoryItems, request, begin(options));
       return { items: items.map(toItem), missing: missingPetIds };
     },
 
-    update: async (update, options = {}) => {
-      checkNames(options, "timeoutMs", "signal");
-      checkNames(update, "petId", "quantity", "expectedRevision", "idempotencyKey", "reason");
-      const { petId, quantity, expectedRevision, idempotencyKey } = update;
-      const reason = checkReason(update);
-      const change = {
-        ...checkEntry({ petId, quantity }),
-        expectedRevisions: checkRevisions(expectedRevision),
-        reason,
-      };
+    update: async (update, options) => {
+      checkArguments(update, "petId", "quantity", "expectedRevision", "idempotencyKey", "reason");
+      const { expectedRevision, idempotencyKey, reason } = update;
+      const change = { ...checkEntry(update), expectedRevisions: checkExpected(expectedRevision), reason };
       const key = idempotencyKey === undefined ? undefined : { key: checkText("idempotencyKey", idempotencyKey) };
-      const { isReplayed: _, ...item } = await applyOne(change, options, key);
+      const { isReplayed: _, ...item } = await applyOne(change, begin(options), key);
       return item;
     },
 
-    adjust: async (adjustment, options = {}) => {
-      checkNames(options, "timeoutMs", "signal");
-      const { requestId } = checkNames(adjustment, "petId", "delta", "requestId", "reason");
+    adjust: async (adjustment, options) => {
+      const { requestId } = checkArguments(adjustment, "petId", "delta", "requestId", "reason");
       // "undefined" would be one id for all adjustments
       const change = { ...checkDelta(adjustment), requestId: checkText("requestId", requestId) };
-      const { isReplayed, ...item } = await applyOne(change, options);
+      const { isReplayed, ...item } = await applyOne(change, begin(options));
       return { item, replayed: isReplayed };
     },
 
-    adjustMany: async (batch, options = {}) => {
-      checkNames(options, "timeoutMs", "signal");
-      const { adjustments, requestId } = checkNames(batch, "adjustments", "requestId");
-      const changes = checkArray("adjustments", adjustments).map((adjustment) => {
-        checkNames(adjustment, "petId", "delta", "expectedRevision", "reason");
-        return { ...checkDelta(adjustment), expectedRevisions: checkRevisions(adjustment.expectedRevision) };
+    adjustMany: async (batch, options) => {
+      const { adjustments, requestId } = checkArguments(batch, "adjustments", "requestId");
+      const all = checkArray("adjustments", adjustments, maxGroupChanges).map((adjustment) => {
+        checkArguments(adjustment, "petId", "delta", "expectedRevision", "reason");
+        return { ...checkDelta(adjustment), expectedRevisions: checkExpected(adjustment.expectedRevision) };
       });
+      const changes = checkDifferent("adjustments", all);
       const idempotencyKey = { key: checkText("requestId", requestId) };
-      const changed = await applyAll({ changes, idempotencyKey, isAllOrNothing: true }, options);
+      const changed = await applyAll({ changes, idempotencyKey, isAllOrNothing: true }, begin(options));
       const items = changed.map(({ isReplayed: _, ...item }) => item);
       return { items, replayed: changed.some(({ isReplayed }) => isReplayed) };
     },
 
-    apply: (request, caller) => sender.send(request, caller),
+    apply: async (request, caller) => {
+      const members = ["deadlineMs", "isWanted", "mayRetry"] as const;
+      checkArguments(caller, ...members);
+      for (const name of members) checkFunction(name, caller[name]);
+      return sender.send(checkRequest(request), caller);
+    },
 
     get changesInFlight() {
       return sessions.changesInFlight;
     },
 
     setStatus: async (change, options) => {
-      const { petId, status, expectedRevision } = checkNames(change, "petId", "status", "expectedRevision", "reason");
+      checkArguments(change, "petId", "status", "expectedRevision", "reason");
+      const { petId, status, expectedRevision, reason } = change;
       const request = {
         petId: checkInt64("petId", petId),
         status: checkStatus(status),
         expectedRevision: expectedRevision === undefined ? undefined : checkInt64("expectedRevision", expectedRevision),
-        reason: checkReason(change),
+        reason,
       };
-      return toItem((await call(stub.setStatus, request, options)).item);
+      return toItem((await call(stub.setStatus, request, begin(options))).item);
     },
 
     create: async (entry, options) => {
-      const { petId, quantity, status } = checkNames(entry, "petId", "quantity", "status", "reason");
-      const made = { ...checkEntry({ petId, quantity }), status: checkStatus(status ?? "available") };
-      const request = { ...made, reason: checkReason(entry) };
-      return toItem((await call(stub.createInventoryItem, request, options)).item);
+      const { status = "available", reason } = checkArguments(entry, "petId", "quantity", "status", "reason");
+      const request = { ...checkEntry(entry), status: checkStatus(status), reason };
+      return toItem((await call(stub.createInventoryItem, request, begin(options))).item);
     },
 
-    remove: async (petId, { reason, ...options } = {}) => {
-      const request = { petId: checkInt64("petId", petId), reason: checkReason({ reason }) };
-      return (await call(stub.removeInventoryItem, request, options)).revision;
+    remove: async (petId, options) => {
+      const { reason, ...rest } = begin(options, "reason");
+      return (await call(stub.removeInventoryItem, { petId: checkInt64("petId", petId), reason }, rest)).revision;
     },
 
     history: async (question = {}, options) =>
-      (await call(stub.listChanges, toWireQuestion(question), options)).changes.map(toPastChange),
+      (await call(stub.listChanges, toWireQuestion(question), begin(options))).changes.map(toPastChange),
 
-    async *list(options = {}) {
-      throwIfClosed();
-      const { afterPetId, withRemoved = false, timeoutMs: ownMs, signal } = options;
-      const silenceMs = boundedMs(ownMs ?? timeoutMs);
-      const pages = readStream<ListInventoryResponse>(() => stub.listInventory({ afterPetId }), signal, silenceMs);
+    async *list(options) {
+      const { afterPetId, withRemoved = false, timeoutMs, signal } = begin(options, "afterPetId", "withRemoved");
+      const pages = readStream<ListInventoryResponse>(() => stub.listInventory({ afterPetId }), signal, timeoutMs);
       for await (const { epoch, revision, items } of pages) {
         const wanted = withRemoved ? items : items.filter(({ removed }) => !removed);
         yield { position: { epoch, revision }, items: wanted.map(toListedItem) };
       }
     },
 
-    changesAfter: (position, options) => checks.ask(checkPosition(position), options),
+    changesAfter: async (position, options) =>
+      checks.ask(checkPosition(position), begin(options, "traceparent", "onPart", "onSetback")),
 
-    watch: (from, { signal, onBreak } = {}) => {
+    async *watch(from, options = {}) {
+      throwIfClosed();
+      const { signal, onBreak } = checkArguments(options, "signal", "onBreak");
       const ended = signal ? AbortSignal.any([signal, closed.signal]) : closed.signal;
       const open = (position: Position) =>
         readStream<WatchInventoryResponse>(() => stub.watchInventory(checkPosition(position)), ended);
-      return follow(open, from, { signal: ended, onBreak });
+      yield* follow(open, from, { signal: ended, onBreak });
     },
 
     close: () => {
-      closed.abort(new InventoryError("CANCELLED", "the client was closed"));
+      closed.abort(new InventoryError("CANCELLED", closedText));
       sessions.close();
       checks.close();
       stub.close();

@@ -2,7 +2,7 @@
 
 /** Why there is no connection. */
 export interface ConnectionFault {
-  /** `no-service`: nothing answers. `certificate`: it is not trusted. `other-protocol`: TLS is on at one side only. */
+  /** `no-service`: nothing answers. `certificate`: it is not trusted. `other-protocol`: it ended before gRPC began. */
   readonly kind: "no-service" | "certificate" | "other-protocol";
   readonly text: string;
 }
@@ -28,11 +28,15 @@ export function connectionFault(details: string): ConnectionFault | undefined {
   }
   // Where the other side has only closed the connection, grpc-js knows no reason.
   const reason = /^(?:null|Failed to connect.*)$/s.test(last) ? "" : ` (${last})`;
-  const text = `what answers there is no gRPC of this kind${reason}: TLS has to be on at both sides or at none`;
   // A service that refuses a certificate closes the connection, and says nothing.
   const isOnlyClosed = reason === "" || /ECONNRESET|EPIPE|disconnected/.test(last);
-  return { kind: "other-protocol", text: isOnlyClosed ? text + refusedCertificate : text };
+  const text = isOnlyClosed
+    ? `the connection was closed before gRPC began${reason}: the service has ended, or ${tlsFault}; ${refusedCertificate}`
+    : `what answers there is no gRPC of this kind${reason}: ${tlsFault}`;
+  return { kind: "other-protocol", text };
 }
 
+const tlsFault = "TLS has to be on at both sides or at none";
+
 const refusedCertificate =
-  "; where it is on, the service may have refused this client's certificate (authority, dates, clientAuth)";
+  "where it is on, the service may have refused this client's certificate (authority, dates, clientAuth), or this client does not trust the service's (`ca`)";

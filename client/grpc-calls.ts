@@ -6,7 +6,7 @@ import {
   Metadata,
   type ServiceError,
 } from "@grpc/grpc-js";
-import { InventoryError, notSent, type StatusName, toRefusalOrLoss } from "./inventory-error.ts";
+import { InventoryError, type StatusName, toRefusalOrLoss } from "./inventory-error.ts";
 
 export interface CallOptions {
   /** How long the call may take at most, retries included. */
@@ -39,29 +39,22 @@ export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | u
 /** grpc-js takes a deadline beyond 2^31 ms for one that has passed. */
 const maxTimeoutMs = 24 * 86_400_000;
 
-/** A time-out that grpc-js and timers take. @throws InventoryError INVALID_ARGUMENT for a value that is no number */
+/** A time-out that grpc-js and timers take. */
 export function boundedMs(timeoutMs: number): number {
-  const ms = Math.min(timeoutMs, maxTimeoutMs);
-  if (Number.isNaN(ms)) throw notSent("timeoutMs must be a number", undefined, "INVALID_ARGUMENT");
-  return ms;
-}
-
-/** @throws InventoryError INVALID_ARGUMENT for a value that is no number: grpc-js would end the process */
-function deadlineIn(timeoutMs: number): number {
-  return Date.now() + boundedMs(timeoutMs);
+  return Math.min(timeoutMs, maxTimeoutMs);
 }
 
 /** What grpc-js makes of a call whose connection was reset. */
 const lossStatuses: readonly StatusName[] = ["INTERNAL", "UNKNOWN", "RESOURCE_EXHAUSTED"];
 
-/** @throws InventoryError, or the reason of the signal */
+/** @param timeoutMs within its bound. @throws InventoryError, or the reason of the signal */
 export async function callUnary<Req, Res>(
   method: UnaryMethod<Req, Res>,
   request: Req,
   { timeoutMs, signal }: CallOptions & { readonly timeoutMs: number },
 ): Promise<Res> {
   signal?.throwIfAborted();
-  const options = { deadline: deadlineIn(timeoutMs) };
+  const options = { deadline: Date.now() + timeoutMs };
   const cancel = () => call?.cancel();
   let call: ClientUnaryCall | undefined;
   signal?.addEventListener("abort", cancel);

@@ -67,7 +67,8 @@ export interface AdjustedMany {
 }
 
 /**
- * The inventory service. Calls throw InventoryError, or the reason of their signal; only `apply` never rejects.
+ * The inventory service. Calls throw InventoryError, or the reason of their signal. Wrong types and unknown names of
+ * arguments are refused with INVALID_ARGUMENT before anything is sent.
  *
  * Updates and adjustments of all callers share messages. While the service is away, one is sent again within its time
  * if it has certainly not happened, or happens only once. Reads of entries are tried up to five times, with waits of up
@@ -121,7 +122,8 @@ export interface InventoryClient {
     options?: CallOptions,
   ): Promise<AdjustedMany>;
   /**
-   * Makes the changes of one request, each alone or all or nothing. Never rejects.
+   * Makes the changes of one request for a caller of one's own, as the gateway does: each alone, or all or nothing.
+   * Rejects only with INVALID_ARGUMENT for what cannot be sent.
    *
    * @returns an outcome for each change, in order
    */

@@ -6,7 +6,7 @@ import type {
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { fromWireKind, fromWireStatus, type LedgerKind, type PetStatus } from "../proto/pet.ts";
 import { InventoryError } from "./inventory-error.ts";
-import { checkInt64, checkInteger, checkNames } from "./values.ts";
+import { checkArguments, checkInt64, checkInteger } from "./values.ts";
 
 /** Which changes of the past are asked for. */
 export interface HistoryQuestion {
@@ -51,10 +51,10 @@ export interface PastChange {
 
 /** @throws InventoryError INVALID_ARGUMENT */
 export function toWireQuestion(question: HistoryQuestion): ListChangesRequest {
-  const { petId, beforeRevision, limit } = checkNames(question, "petId", "beforeRevision", "limit");
+  const { petId, beforeRevision, limit } = checkArguments(question, "petId", "beforeRevision", "limit");
   return {
     petId: petId === undefined ? undefined : checkInt64("petId", petId),
-    beforeRevision: beforeRevision === undefined ? undefined : checkInt64("beforeRevision", beforeRevision),
+    beforeRevision,
     limit: limit === undefined ? 0 : checkInteger("limit", limit, 1, 1_000),
   };
 }

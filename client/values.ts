@@ -39,19 +39,23 @@ export function checkDelta(adjustment: {
   return {
     petId: checkInt64("petId", adjustment.petId),
     delta: checkInteger("delta", adjustment.delta, -maxQuantity - 1, maxQuantity),
-    reason: checkReason(adjustment),
+    reason: adjustment.reason,
   };
 }
 
-/** Passes on why a change is made. @throws InventoryError INVALID_ARGUMENT */
-export function checkReason({ reason }: { readonly reason?: string | undefined }): string | undefined {
-  return reason === undefined ? undefined : checkText("reason", reason);
+/** Passes an array on. @throws InventoryError INVALID_ARGUMENT that names it, and how many it may have */
+export function checkArray<T>(name: string, values: readonly T[], max: number): readonly T[] {
+  if (Array.isArray(values) && values.length >= 1 && values.length <= max) return values;
+  throw invalid(`${name} must be an array of 1 to ${max}`);
 }
 
-/** Passes an array on that is not empty. @throws InventoryError INVALID_ARGUMENT that names it */
-export function checkArray<T>(name: string, values: readonly T[]): readonly T[] {
-  if (!Array.isArray(values) || values.length === 0) throw invalid(`${name} must be an array of at least one`);
-  return values;
+/** Passes on changes that are made together. @throws InventoryError INVALID_ARGUMENT for two of one entry */
+export function checkDifferent<T extends { readonly petId: bigint }>(
+  name: string,
+  changes: readonly T[],
+): readonly T[] {
+  if (new Set(changes.map(({ petId }) => petId)).size === changes.length) return changes;
+  throw invalid(`${name} must name each petId once`);
 }
 
 /** Passes a position on. @throws InventoryError INVALID_ARGUMENT */
@@ -59,16 +63,18 @@ export function checkPosition(position: Position | undefined): Position {
   return { epoch: checkText("epoch", position?.epoch), revision: checkInt64("revision", position?.revision) };
 }
 
-/**
- * Checks the revisions that an update expects: undefined where any will do.
- *
- * @throws InventoryError INVALID_ARGUMENT, also for an empty list
- */
-export function checkRevisions(expected: bigint | readonly bigint[] | undefined): bigint[] | undefined {
+/** Passes on the revisions that a change expects: undefined where any will do. @throws InventoryError INVALID_ARGUMENT */
+export function checkExpected(expected: bigint | readonly bigint[] | undefined): bigint[] | undefined {
   if (expected === undefined) return undefined;
   if (!Array.isArray(expected)) return [checkInt64("expectedRevision", expected)];
-  if (expected.length === 0) throw invalid("expectedRevision must name a revision"); // it would be sent as none
-  return checkInt64s("expectedRevision", expected);
+  return checkRevisions("expectedRevision", expected);
+}
+
+/** Passes on a list of revisions. @throws InventoryError INVALID_ARGUMENT, also where it is empty */
+export function checkRevisions(name: string, revisions: unknown): bigint[] {
+  const checked = checkInt64s(name, revisions);
+  if (checked.length === 0) throw invalid(`${name} must name a revision`); // it would be sent as none
+  return checked;
 }
 
 /** Passes on a list of int64s. @throws InventoryError INVALID_ARGUMENT that names it, or its element */
@@ -100,17 +106,78 @@ export function checkStatus(status: unknown) {
   return toWireStatus(known);
 }
 
-/** Names that are always allowed, because a caller may pass a whole entry as the arguments. */
+/** Passes on the path of a file. @throws InventoryError INVALID_ARGUMENT that names it */
+export function checkPath(name: string, value: unknown): string {
+  if (typeof value !== "string") throw invalid(`${name} must be the path of a PEM file`);
+  return value;
+}
+
+/** @throws InventoryError INVALID_ARGUMENT */
+export function checkFunction(name: string, value: unknown): void {
+  if (typeof value !== "function") throw invalid(`${name} must be a function`);
+}
+
+function checkBoolean(name: string, value: unknown): void {
+  if (typeof value !== "boolean") throw invalid(`${name} must be true or false`);
+}
+
+/** `NaN` is none: grpc-js would end the process. */
+function checkMs(name: string, value: unknown): void {
+  if (typeof value !== "number" || Number.isNaN(value)) throw invalid(`${name} must be a number`);
+}
+
+function checkSignal(name: string, value: unknown): void {
+  if (!(value instanceof AbortSignal)) throw invalid(`${name} must be an AbortSignal`);
+}
+
+/** The checks of arguments that may be left out, and are the same wherever they are taken. */
+const optional: ReadonlyMap<string, (name: string, value: unknown) => void> = new Map(
+  Object.entries({
+    timeoutMs: checkMs,
+    signal: checkSignal,
+    onBreak: checkFunction,
+    onPart: checkFunction,
+    onSetback: checkFunction,
+    afterPetId: checkInt64,
+    beforeRevision: checkInt64,
+    withRemoved: checkBoolean,
+    isAllOrNothing: checkBoolean,
+    reason: checkText,
+    requestId: checkText,
+    account: checkText,
+    keyId: checkText,
+    fingerprint: checkText,
+    originRequestId: checkText,
+    traceparent: checkText,
+    serverName: checkText,
+  }),
+);
+
+/** Names that are allowed beside `petId`, because a caller may pass a whole entry as the arguments. */
 const ofEntries: readonly string[] = [...itemFields, "revision"];
 
+/** The names of the members of a type, or of each type of a union. */
+type NamesOf<T> = T extends unknown ? keyof T & string : never;
+
 /**
- * Passes on an object of named arguments. It refuses unknown names: a misspelt condition would be ignored.
+ * Passes on an object of named arguments. It refuses unknown names, because a misspelt condition would be ignored, and
+ * values of a wrong type for the names in `optional`. A required argument is checked by its caller.
  *
- * @throws InventoryError INVALID_ARGUMENT for a name that is not known
+ * @throws InventoryError INVALID_ARGUMENT
  */
-export function checkNames<T extends object>(given: T, ...known: readonly (keyof T & string)[]): T {
-  const unknown = Object.keys(Object(given)).find((name) => ![...ofEntries, ...known].includes(name));
-  if (unknown !== undefined) throw invalid(`there is no argument ${unknown}, only ${known.join(", ")}`);
+export function checkArguments<T extends object>(given: T, ...known: readonly NamesOf<T>[]): T {
+  const names: readonly string[] = known;
+  const isObject = typeof given === "object" && given !== null;
+  if (!isObject) throw invalid(`an object is needed, with ${names.join(", ")}`);
+  const takesEntry = names.includes("petId");
+  for (const name of Object.keys(given)) {
+    if (!names.includes(name)) {
+      if (takesEntry && ofEntries.includes(name)) continue;
+      throw invalid(`there is no argument ${name}, only ${names.join(", ")}`);
+    }
+    const value = (given as Readonly<Record<string, unknown>>)[name];
+    if (value !== undefined) optional.get(name)?.(name, value);
+  }
   return given;
 }
 

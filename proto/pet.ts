@@ -18,6 +18,9 @@ export const maxExpectedRevisions = 20;
 /** The longest reason of a change, in code points, as JSON Schema and the databases count. */
 export const maxReasonLength = 200;
 
+/** Maximum changes that a caller sends together. */
+export const maxGroupChanges = 100;
+
 const reasonForm = new RegExp(`^[^\\p{Cc}\\p{Cs}]{1,${maxReasonLength}}$`, "u");
 
 /** Whether a text may be the reason of a change: neither empty nor too long, without control or half characters. */

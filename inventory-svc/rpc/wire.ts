@@ -14,6 +14,7 @@ import {
   type Item,
   isReason,
   maxExpectedRevisions,
+  maxGroupChanges,
   maxQuantity,
   maxReasonLength,
   type PetStatus,
@@ -103,9 +104,6 @@ function readDeltaOf(adjustment: AnyChange & Pick<Change, "delta">): AdjustChang
   return { kind: "adjust", delta: readDelta(adjustment.delta), ...readCommon(adjustment) };
 }
 
-/** Maximum changes of one group. */
-const maxGroupChanges = 100;
-
 /**
  * Reads the changes of one caller.
  *
@@ -146,7 +144,7 @@ function checkCount(field: string, changes: readonly unknown[]): void {
 
 function checkDifferent(field: string, changes: readonly { readonly petId: bigint }[]): void {
   if (new Set(changes.map(({ petId }) => petId)).size < changes.length) {
-    throw invalid(field, "must name each pet_id once when they have a key or are all or nothing");
+    throw invalid(field, "must name each pet_id once");
   }
 }
 

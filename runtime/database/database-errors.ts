@@ -83,6 +83,12 @@ export function codeOf(error: unknown): string {
   return (error as { code?: string }).code ?? "";
 }
 
+/** How an operator brings the schemas up to date, in the repository and where the package is installed. */
+export function migrateCommand(...args: readonly string[]): string {
+  const ofNpm = args.length === 0 ? args : ["--", ...args];
+  return `${["npm run migrate", ...ofNpm].join(" ")} (in the package: ${["npx petstore-migrate", ...args].join(" ")})`;
+}
+
 /** A state of the database that its operator has to mend. The message says it in full. */
 export class DatabaseStateError extends Error {}
 

@@ -1,7 +1,7 @@
 /** Says in one line why a database cannot be used: the fault of a setting, of the server, or of its operator. */
 import { isNativeError } from "node:util/types";
 import { OperatorError } from "../operator-error.ts";
-import { codeOf, DatabaseStateError, isReadOnly } from "./database-errors.ts";
+import { codeOf, DatabaseStateError, isReadOnly, migrateCommand } from "./database-errors.ts";
 
 /**
  * Runs work on a database, and names the setting of the database when that is at fault.
@@ -19,14 +19,16 @@ export async function blamingDatabase<T>(setting: string, work: () => Promise<T>
 }
 
 const refused = "the database refuses this";
+const missing = `the schema is missing or older, run ${migrateCommand()}`;
+const otherVersion = `the schema is of another version, run ${migrateCommand()}`;
 
 /** What codes of the drivers and of the network mean for an operator, the first that matches. */
 const meanings: readonly (readonly [RegExp, string])[] = [
   [/^ER_ACCESS_DENIED_ERROR$/, "the server refuses the user or the password"],
   [/^ER_BAD_DB_ERROR$/, "there is no such database on the server"],
   [/^ER_(DB|TABLE|COLUMN)ACCESS_DENIED_ERROR$/, "the account lacks a right, see docs/operations/databases.md"],
-  [/^ER_NO_SUCH_TABLE$/, "the schema is missing or older, run npm run migrate"],
-  [/^ER_BAD_FIELD_ERROR$/, "the schema is of another version, run npm run migrate"],
+  [/^ER_NO_SUCH_TABLE$/, missing],
+  [/^ER_BAD_FIELD_ERROR$/, otherVersion],
   [/^ER_SECURE_TRANSPORT_REQUIRED$/, "the server takes TLS only, add ?ssl=true"],
   [/^HANDSHAKE_NO_SSL_SUPPORT$/, "the server has no TLS, which ?ssl=true asks for"],
   [/^HANDSHAKE_SSL_ERROR$/, "the server's TLS cannot be trusted, see NODE_EXTRA_CA_CERTS"],
@@ -49,9 +51,9 @@ function databaseFault(error: unknown): string | undefined {
   if (syscall === "mkdir") return `the folder of the file cannot be made (${said})`;
   if (/^Hostname\/IP does not match/.test(said)) return `the server's certificate is for another host (${said})`;
   if (error.name === "KnexTimeoutError") return "no server answers (time-out)";
-  if (/^no such table/.test(said)) return `the schema is missing or older, run npm run migrate (${said})`;
+  if (/^no such table/.test(said)) return `${missing} (${said})`;
   if (/^(no such column|table \S+ has no column)/.test(said)) {
-    return `the schema is of another version, run npm run migrate (${said})`;
+    return `${otherVersion} (${said})`;
   }
   // Servers and proxies have errors of their own, whose codes the driver does not know.
   const otherwise = sqlMessage === undefined ? undefined : refused;

@@ -1,7 +1,7 @@
 /** Brings a schema up to date, from any number of processes at once. */
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
-import { DatabaseStateError } from "./database-errors.ts";
+import { DatabaseStateError, migrateCommand } from "./database-errors.ts";
 import { configOf } from "./knex-internals.ts";
 import { databaseDefaults, isSqlite, openDatabase } from "./open.ts";
 import { requireFile, requireWritable } from "./sqlite-files.ts";
@@ -123,7 +123,7 @@ export async function migrate(
     }
     const half = await db(tableName).where({ batch: beingTakenBack }).first("name");
     if (half) {
-      const finish = `npm run migrate -- --down --only ${schema}`;
+      const finish = migrateCommand("--down", "--only", schema);
       throw new DatabaseStateError(`${half.name} was taken back by half: ${finish} finishes that`);
     }
     return (await db.migrate.latest(options))[1];

@@ -1,7 +1,7 @@
 /** Checks the files of a SQLite database, about which SQLite itself says nothing or too late. */
 import { accessSync, constants, existsSync, realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { DatabaseStateError } from "./database-errors.ts";
+import { DatabaseStateError, migrateCommand } from "./database-errors.ts";
 
 /** @throws DatabaseStateError when there is no such file, or none that this user may look for */
 export function requireFile(filename: string): void {
@@ -12,7 +12,7 @@ export function requireFile(filename: string): void {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "EACCES") throw new DatabaseStateError(`${self()} may not enter the folder of ${filename}. ${advice}`);
   }
-  throw new DatabaseStateError(`there is no SQLite file ${filename}: correct its path, or run npm run migrate`);
+  throw new DatabaseStateError(`there is no SQLite file ${filename}: correct its path, or run ${migrateCommand()}`);
 }
 
 /**

@@ -102,6 +102,12 @@ describeEachDatabase("refusals over gRPC", (url) => {
       "INVALID_ARGUMENT",
       "status must be a PetStatus",
     ],
+    [
+      "adjustments that name an entry twice",
+      () => inventory.batchAdjust({ adjustments: [1, 2].map((delta) => ({ petId: 1n, delta })), requestId: "twice" }),
+      "INVALID_ARGUMENT",
+      "adjustments must name each pet_id once",
+    ],
     ["setStatus of an unknown id", () => inventory.setStatus({ petId: 9n, status: sold }), "NOT_FOUND", noEntry],
     [
       "setStatus at another revision",

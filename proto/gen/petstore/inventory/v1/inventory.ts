@@ -4515,7 +4515,8 @@ export const InventoryServiceService = {
   /**
    * Every entry, ordered by pet_id, in pages, and the removed ones among them that are not forgotten yet. Each page has
    * the state of the moment when it was read, which is at or after `revision` of the first page. To follow the stock
-   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`.
+   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`. The first
+   * page has no items: it comes before the first entry is read.
    */
   listInventory: {
     path: "/petstore.inventory.v1.InventoryService/ListInventory" as const,
@@ -4720,7 +4721,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
    * Every entry, ordered by pet_id, in pages, and the removed ones among them that are not forgotten yet. Each page has
    * the state of the moment when it was read, which is at or after `revision` of the first page. To follow the stock
-   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`.
+   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`. The first
+   * page has no items: it comes before the first entry is read.
    */
   listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse>;
   /**
@@ -4800,7 +4802,8 @@ export interface InventoryServiceClient extends Client {
   /**
    * Every entry, ordered by pet_id, in pages, and the removed ones among them that are not forgotten yet. Each page has
    * the state of the moment when it was read, which is at or after `revision` of the first page. To follow the stock
-   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`.
+   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`. The first
+   * page has no items: it comes before the first entry is read.
    */
   listInventory(
     request: ListInventoryRequest,

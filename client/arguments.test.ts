@@ -1,0 +1,163 @@
+import { suiteStack } from "../test/support/stack.ts";
+import { createInventoryClient } from "./index.ts";
+
+const stack = suiteStack();
+const wrong = (value: unknown) => value as never;
+const position = { epoch: "e", revision: 1n };
+const options = "timeoutMs, signal";
+const change = { petId: 1n, quantity: 8 };
+const caller = { deadlineMs: () => performance.now() + 1_000, isWanted: () => true, mayRetry: () => true };
+
+function open() {
+  const client = createInventoryClient({ address: "127.0.0.1:1", timeoutMs: 1 }); // no service: nothing may be sent
+  stack.defer(() => client.close());
+  return client;
+}
+
+/** Resolves to the message of each call's error. */
+const messagesOf = (calls: readonly (() => Promise<unknown>)[]) =>
+  Promise.all(
+    calls.map((call) =>
+      call().then(
+        () => "OK",
+        ({ message }: Error) => message,
+      ),
+    ),
+  );
+
+test("every call refuses an option that it does not know, one of a wrong type, and null for all", async () => {
+  const client = open();
+  const calls: ((given: never) => Promise<unknown>)[] = [
+    (given) => client.get(1n, given),
+    (given) => client.getMany([1n], given),
+    (given) => client.update(change, given),
+    (given) => client.adjust({ petId: 1n, delta: 1, requestId: "a" }, given),
+    (given) => client.adjustMany({ adjustments: [{ petId: 1n, delta: 1 }], requestId: "a" }, given),
+    (given) => client.setStatus({ petId: 1n, status: "sold" }, given),
+    (given) => client.create(change, given),
+    (given) => client.remove(1n, given),
+    (given) => client.history({}, given),
+    (given) => Array.fromAsync(client.list(given)),
+    (given) => client.changesAfter(position, given),
+    (given) => Array.fromAsync(client.watch(position, given)),
+  ];
+  const messages = async (given: unknown) => messagesOf(calls.map((call) => () => call(wrong(given))));
+  for (const message of await messages({ timeout: 5 })) {
+    expect(message).toMatch(/^INVALID_ARGUMENT: there is no argument timeout, only /);
+  }
+  expect((await messages({ timeoutMs: "5" })).slice(0, -1)).toEqual(
+    calls.slice(1).map(() => "INVALID_ARGUMENT: timeoutMs must be a number"),
+  );
+  for (const message of await messages({ signal: "now" })) {
+    expect(message).toBe("INVALID_ARGUMENT: signal must be an AbortSignal");
+  }
+  for (const given of [null, 5]) {
+    for (const message of await messages(given))
+      expect(message).toMatch(/^INVALID_ARGUMENT: an object is needed, with/);
+  }
+});
+
+test.each<[string, (client: ReturnType<typeof open>) => Promise<unknown>, string]>([
+  [
+    "a misspelt place of a list",
+    (client) => Array.fromAsync(client.list(wrong({ afterPetID: 5n }))),
+    `there is no argument afterPetID, only ${options}, afterPetId, withRemoved`,
+  ],
+  [
+    "an entry as the options of a list",
+    (client) => Array.fromAsync(client.list(wrong({ petId: 5n }))),
+    `there is no argument petId, only ${options}, afterPetId, withRemoved`,
+  ],
+  [
+    "the time-out of a watch, which has none",
+    (client) => Array.fromAsync(client.watch(position, wrong({ timeoutMs: 5 }))),
+    "there is no argument timeoutMs, only signal, onBreak",
+  ],
+  [
+    "a place of a list that is no bigint",
+    (client) => Array.fromAsync(client.list(wrong({ afterPetId: 5 }))),
+    "afterPetId must be a bigint, such as 1001n",
+  ],
+  [
+    "null in place of an update",
+    (client) => client.update(wrong(null)),
+    "an object is needed, with petId, quantity, expectedRevision, idempotencyKey, reason",
+  ],
+  [
+    "two adjustments of one entry",
+    (client) =>
+      client.adjustMany({
+        adjustments: [
+          { petId: 1n, delta: 1 },
+          { petId: 1n, delta: 2 },
+        ],
+        requestId: "a",
+      }),
+    "adjustments must name each petId once",
+  ],
+])("the client names %s", async (_name, call, message) => {
+  expect(await messagesOf([() => call(open())])).toEqual([`INVALID_ARGUMENT: ${message}`]);
+});
+
+test("apply refuses what is misspelt or of a wrong type, at each level of its request", async () => {
+  const client = open();
+  const requests: [unknown, string][] = [
+    [{ changes: [{ ...change, expectedRevision: 1n }] }, "there is no argument expectedRevision, only petId, quantity"],
+    [{ changes: [{ ...change, expectedRevisions: 1n }] }, "expectedRevisions must be an array of bigints"],
+    [{ changes: [{ ...change, expectedRevisions: [] }] }, "expectedRevisions must name a revision"],
+    [{ changes: [{ petId: 1, quantity: 8 }] }, "petId must be a bigint, such as 1001n"],
+    [{ changes: [{ petId: 1n, delta: "1", requestId: "a" }] }, "delta must be an integer"],
+    [{ changes: [] }, "changes must be an array of 1 to 100"],
+    [{ change }, "there is no argument change, only changes"],
+    [{ changes: [change], idempotencyKey: "a" }, "an object is needed, with account, key, fingerprint"],
+    [{ changes: [change], idempotencyKey: { keys: "a" } }, "there is no argument keys, only account, key"],
+    [{ changes: [change], idempotencyKey: {} }, "key must be a string"],
+    [{ changes: [change], author: { account: "a", key: "b" } }, "there is no argument key, only account, keyId"],
+    [{ changes: [change], isAllOrNothing: "no" }, "isAllOrNothing must be true or false"],
+    [undefined, "an object is needed, with changes"],
+  ];
+  const messages = await messagesOf(
+    requests.map(
+      ([request]) =>
+        () =>
+          client.apply(wrong(request), caller),
+    ),
+  );
+  expect(messages).toEqual(requests.map(([, message]) => expect.stringContaining(`INVALID_ARGUMENT: ${message}`)));
+});
+
+test("apply needs the three members of its caller, and takes no options in their place", async () => {
+  const client = open();
+  const { mayRetry: _, ...without } = caller;
+  const callers: [unknown, string][] = [
+    [undefined, "an object is needed, with deadlineMs, isWanted, mayRetry"],
+    [{ timeoutMs: 5_000 }, "there is no argument timeoutMs, only deadlineMs, isWanted, mayRetry"],
+    [without, "mayRetry must be a function"],
+    [{ ...caller, deadlineMs: 5_000 }, "deadlineMs must be a function"],
+  ];
+  const messages = await messagesOf(
+    callers.map(
+      ([given]) =>
+        () =>
+          client.apply({ changes: [change] }, wrong(given)),
+    ),
+  );
+  expect(messages).toEqual(callers.map(([, message]) => `INVALID_ARGUMENT: ${message}`));
+});
+
+test("a client is not made with a setting that it does not know, or with TLS that lacks a file", () => {
+  const [address, cert, key, ca] = ["h:1", "/cert", "/key", "/ca"];
+  const all: [unknown, string][] = [
+    [undefined, "an object is needed, with address, tls, log, timeoutMs"],
+    [{ address, timeout: 5 }, "there is no argument timeout, only address, tls, log, timeoutMs"],
+    [{ address, timeoutMs: "5" }, "timeoutMs must be a number"],
+    [{ address, tls: null }, "an object is needed, with cert, key, ca, serverName"],
+    [{ address, tls: { cert, key, ca, servername: "h" } }, "there is no argument servername, only cert"],
+    [{ address, tls: { key, ca } }, "tls.cert must be the path of a PEM file"],
+    [{ address, tls: { cert, ca } }, "tls.key must be the path of a PEM file"],
+    [{ address, tls: { cert, key, ca: undefined } }, "tls.ca must be the path of a PEM file"],
+  ];
+  for (const [given, message] of all) {
+    expect(() => createInventoryClient(wrong(given)).close()).toThrow(`INVALID_ARGUMENT: ${message}`);
+  }
+});
