@@ -358,7 +358,7 @@ test("an invalid address, key, id or header is a TypeError at once", async () =>
     expect(() => createInventoryApi({ baseUrl, apiKey })).toThrow("apiKey is missing");
   await expect(open().get(2 ** 60)).rejects.toThrow("petId: 1152921504606847000 is not exact; pass a bigint");
   const text = "1001" as unknown as bigint;
-  await expect(open().get(text)).rejects.toThrow("petId must be a bigint, such as 1001n, or a number: 1001");
+  await expect(open().get(text)).rejects.toThrow('petId must be a bigint, such as 1001n, or a number: "1001"');
   await expect(open().update(1, 2, { ifMatch: "two\nlines" })).rejects.toThrow("invalid header value");
 });
 

@@ -51,7 +51,7 @@ test("a name in the environment is nearly a setting only while that one is not s
 
 test("names that systemd, npm, Kubernetes and other programs set are no mistake", async () => {
   const names = [
-    ..."PATH HOME KEY LANG LC_ALL LOGNAME USER SHELL TERM PWD TZ TMPDIR INVOCATION_ID JOURNAL_STREAM STATE_DIRECTORY".split(
+    ..."_ PATH HOME KEY LANG LC_ALL LOGNAME USER SHELL TERM PWD TZ TMPDIR INVOCATION_ID JOURNAL_STREAM STATE_DIRECTORY".split(
       " ",
     ),
     ..."npm_config_cache npm_config_loglevel npm_package_name npm_lifecycle_event NODE_ENV NODE_OPTIONS".split(" "),

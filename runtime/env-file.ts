@@ -49,8 +49,8 @@ const maxEditsOfBeginning = 1;
 
 function isNearly(name: string, setting: string): boolean {
   if (Math.abs(name.length - setting.length) <= maxEdits && editsBetween(name, setting) <= maxEdits) return true;
-  // A single word, such as KEY, is too common a name.
-  return name.includes("_") && editsBetween(name, setting.slice(0, name.length)) <= maxEditsOfBeginning;
+  // A single word, such as KEY, is too common a name, and shells set one that is `_`.
+  return /[A-Z]_[A-Z]/.test(name) && editsBetween(name, setting.slice(0, name.length)) <= maxEditsOfBeginning;
 }
 
 function editsBetween(from: string, to: string): number {

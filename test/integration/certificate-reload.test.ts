@@ -172,7 +172,8 @@ describe("new TLS files", () => {
     const serviceFiles = await mountFiles(stack, await authority.issue({ names: serviceNames }));
     const { address } = await serve(serviceFiles, 700);
     const files = await mountFiles(stack, await authority.issue({ names: ["URI:spiffe://petstore/reports"] }));
-    const client = openInventoryChannel({ address, tls: { ...files, serverName: "inventory.internal" } });
+    const { cert, key, ca } = files;
+    const client = openInventoryChannel({ address, tls: { cert, key, ca, serverName: "inventory.internal" } });
     stack.defer(() => client.close());
     const update = () =>
       new Promise((resolve) => client.updateInventory({ petId: 7n, quantity: 3, expectedRevisions: [] }, resolve));

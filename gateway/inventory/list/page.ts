@@ -37,26 +37,36 @@ interface Slice {
   readonly to: number;
 }
 
-/** Cuts a page out of the list, at a cost that follows the page. */
+/** Cuts a page out of the list, at a cost that follows the page. Chunks that lie whole within it are not looked at. */
 export function pageOf({ chunks }: Snapshot, { after, limit }: PageRange): ListPage {
   const slices: Slice[] = [];
   const page = (last?: bigint): ListPage => ({ plain: () => plainOf(slices), gzip: () => gzipOf(slices), last });
-  let [left, last] = [limit, after];
+  let left = limit;
   for (let i = chunkOf(chunks, after); i < chunks.length; i++) {
     const chunk = chunks[i]!;
     const { length } = chunk.petIds;
     const from = lowerBound(chunk.petIds, after + 1n);
     let to = from;
+    if (from === 0 && chunk.liveCount <= left) {
+      left -= chunk.liveCount;
+      to = length;
+    }
     for (; to < length; to++) {
       if (isRemoved(chunk, to)) continue;
       if (left === 0) break;
       left -= 1;
-      last = chunk.petIds[to]!;
     }
     if (chunk.offsets[from] !== chunk.offsets[to]) slices.push({ chunk, from, to });
-    if (to < length) return page(last);
+    if (to < length) return page(lastOf(slices.at(-1)!));
   }
   return page();
+}
+
+/** The petId of the last entry of a slice that is not removed; there is one. */
+function lastOf({ chunk, to }: Slice): bigint {
+  let last = to - 1;
+  while (isRemoved(chunk, last)) last -= 1;
+  return chunk.petIds[last]!;
 }
 
 /** Each entry has a comma before it. The bracket stands for that of the first one. */
