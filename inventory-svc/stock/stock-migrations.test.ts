@@ -60,10 +60,10 @@ describe("the schema of the stock", () => {
     ).toMatchObject([{ kind: "replayed", item: { quantity: 9, status: "sold" } }, { kind: "done" }, { kind: "done" }]);
     const dropped: unknown[] = [];
     await migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
-    expect(dropped.splice(0)).toEqual([{ step: names[4], rows: new Map([["stock_ledger", 1]]) }]);
+    expect(dropped.splice(0)).toEqual([{ step: names[4], rows: new Map([["stock_ledger", 1]]), values: new Map() }]);
     await migrate(db, "inventory", stockMigrations, "down");
     await migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
-    expect(dropped).toEqual([{ step: names[2], rows: new Map([["stock_requests", 1]]) }]);
+    expect(dropped).toEqual([{ step: names[2], rows: new Map([["stock_requests", 1]]), values: new Map() }]);
     expect(await db("stock_adjustments")).toEqual(before);
   });
 
