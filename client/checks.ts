@@ -110,7 +110,7 @@ export class Checks {
       this.#session = undefined;
       try {
         if (!session || session.isOver) session = await Session.open(this.#open(), silenceMs);
-        if (answering) return session.cancel();
+        if (answering || ended.aborted) return session.cancel();
         asked.add(session);
         const answer = new Answer();
         const read = (message: CheckInventoryResponse) => {

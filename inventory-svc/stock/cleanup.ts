@@ -47,7 +47,7 @@ export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: Clean
   const stopped = new AbortController();
   let waits = false;
   const mustWait = async () => {
-    await retention.noteTime(hourMs).catch(onError); // without a new note, older ones still tell a gap
+    await retention.noteTime(hourMs).catch(onError); // for two hours; a note that is older is a gap
     const hasGap = await retention.hasGap(gapMs, clockWaitMs);
     if (hasGap && !waits) onWait();
     waits = hasGap;

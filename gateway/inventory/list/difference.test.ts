@@ -2,8 +2,10 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import { applyDifference, type Difference, readDifference } from "../../../test/support/list-difference.ts";
 import { PlainStock } from "../../../test/support/plain-stock.ts";
+import type { Chunk } from "./chunk.ts";
 import { findEntry } from "./chunks.ts";
-import type { Body } from "./snapshot.ts";
+import { findDifference } from "./difference.ts";
+import type { Body, Snapshot } from "./snapshot.ts";
 import { StockList } from "./stock-list.ts";
 
 const timeoutMs = 60_000;
@@ -227,6 +229,25 @@ test("long differences that many readers ask for at once are rendered one after 
   expect((await list.changesSince({ epoch, revision: revision + 39_990n })).length).toBeLessThan(1_000);
   expect(rendered).toBe(0); // a short difference waits for no long one
   await Promise.all(reads);
+});
+
+test("a search for a short difference ends where it has found too many changes", async () => {
+  const { stock, list } = stockOf(20_000);
+  const { revision } = stock;
+  for (let i = 0n; i < 20_000n; i++) stock.set(i, 7);
+  const { etag, revision: now, chunks } = await list.readFresh();
+  const seen = new Set<Chunk>();
+  const watched = chunks.map((chunk) => ({
+    ...chunk,
+    get revisions() {
+      seen.add(chunk);
+      return chunk.revisions;
+    },
+  }));
+  expect(findDifference({ etag, revision: now, chunks: watched } as unknown as Snapshot, revision, 1_000)).toBe(
+    undefined,
+  );
+  expect([...seen].reduce((sum, { liveCount }) => sum + liveCount, 0)).toBeLessThan(2_000);
 });
 
 test.each([

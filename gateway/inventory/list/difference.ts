@@ -19,17 +19,16 @@ export interface Difference {
   readonly parts: readonly ChangedPart[];
   /** The entries that are gone, in the order of petId. */
   readonly gone: readonly bigint[];
-  /** Changed and gone entries together. */
-  readonly count: number;
 }
 
 /**
- * Finds what has changed since an older state. Its cost follows the changes: a chunk without one costs a comparison.
+ * Finds what has changed since an older state. Its cost follows the changes up to the maximum: a chunk without one costs
+ * a comparison.
  *
  * @param since the revision of the older state, not below the floor
- * @returns undefined for more changes than the larger of 1,000 and the number of entries: the list itself is cheaper
+ * @returns undefined for more changes than `maxChanges`
  */
-export function findDifference(snapshot: Snapshot, since: bigint): Difference | undefined {
+export function findDifference(snapshot: Snapshot, since: bigint, maxChanges: number): Difference | undefined {
   const parts: ChangedPart[] = [];
   const gone: bigint[] = [];
   let changed = 0;
@@ -43,10 +42,14 @@ export function findDifference(snapshot: Snapshot, since: bigint): Difference | 
     }
     parts.push({ chunk, indexes });
     changed += indexes.length;
+    if (changed + gone.length > maxChanges) return undefined;
   }
-  const count = changed + gone.length;
-  if (count > fewChanges && count > countEntries(snapshot.chunks)) return undefined;
-  return { etag: snapshot.etag, parts, gone, count };
+  return { etag: snapshot.etag, parts, gone };
+}
+
+/** The most changes that are answered: with more of them than entries the list itself is cheaper. */
+export function maxAnswered(snapshot: Snapshot): number {
+  return Math.max(fewChanges, countEntries(snapshot.chunks));
 }
 
 /** Up to this many changes are always answered. */

@@ -6,7 +6,7 @@ import { SharedRead } from "../../../runtime/shared-read.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { forgetRemovals } from "./chunk.ts";
 import { editChunks } from "./chunks.ts";
-import { type Difference, fewChanges, findDifference, renderDifference } from "./difference.ts";
+import { fewChanges, findDifference, maxAnswered, renderDifference } from "./difference.ts";
 import { Load, type StockSource } from "./load-list.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
 import { Turns } from "./turns.ts";
@@ -100,26 +100,30 @@ export class StockList {
 
   /** @returns undefined for a long difference */
   async #shortChangesSince(since: ListTag): Promise<Body | undefined> {
-    const snapshot = this.#snapshot ?? (await this.readFresh());
+    const snapshot = this.#snapshotSince(since);
     const name = `${since.epoch} ${since.revision} ${snapshot.etag} ${this.#floor}`;
     if (this.#latest?.name === name) return this.#latest.body;
     await nextTurn(); // other requests come in between, and the reader before counts its body
-    const difference = this.#differenceOf(snapshot, since);
-    if (difference.count > fewChanges) return undefined;
+    const difference = findDifference(snapshot, since.revision, fewChanges);
+    if (!difference) return undefined;
     const body = await renderDifference(difference);
     this.#latest = { name, body };
     return body;
   }
 
   async #longChangesSince(since: ListTag): Promise<Body> {
-    return await renderDifference(this.#differenceOf(this.#snapshot ?? (await this.readFresh()), since));
+    const snapshot = this.#snapshotSince(since);
+    const difference = findDifference(snapshot, since.revision, maxAnswered(snapshot));
+    if (!difference) throw new ApiError("changes_unavailable");
+    return await renderDifference(difference);
   }
 
-  #differenceOf(snapshot: Snapshot, { epoch, revision }: ListTag): Difference {
-    const isKnown = epoch === epochTag(snapshot.epoch) && revision <= snapshot.revision && revision >= this.#floor;
-    const difference = isKnown ? findDifference(snapshot, revision) : undefined;
-    if (!difference) throw new ApiError("changes_unavailable");
-    return difference;
+  /** The list, where it knows what has changed since. A reset has left none. @throws ApiError changes_unavailable */
+  #snapshotSince({ epoch, revision }: ListTag): Snapshot {
+    const snapshot = this.#snapshot;
+    const knows = snapshot && epoch === epochTag(snapshot.epoch) && revision <= snapshot.revision;
+    if (!knows || revision < this.#floor) throw new ApiError("changes_unavailable");
+    return snapshot;
   }
 
   async #check(): Promise<Snapshot> {

@@ -117,7 +117,10 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const applied = await longPolls.holdUntilChange(request, response, { petId: undefined, isUnchanged });
     await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
     const body = await list.changesSince(since);
-    if (hasWaited(response)) await admission.reverifyCaller(contextOf(response));
+    if (hasWaited(response)) {
+      pinBody(request, response, body, pinnedBodies); // also while the look-up waits
+      await admission.reverifyCaller(contextOf(response));
+    }
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
   };
@@ -131,6 +134,15 @@ function currentList(response: Response, list: Pick<StockList, "readFresh">): Pr
   return begun ?? list.readFresh(context.arrivedMs);
 }
 
+/** Counts a body as pinned until its response has closed. */
+function pinBody(request: Request, response: Response, body: Body, pinnedBodies: PinnedBodies): void {
+  if (body.text !== undefined || request.method === "HEAD") return;
+  if (response.destroyed) return; // the client has left, and no event would release it
+  // The connection: in an app around the gateway, a response that waits for its turn there cannot be ended alone.
+  const cutOff = () => request.socket.destroy();
+  response.once("close", pinnedBodies.pin(body, contextOf(response).principal!.accountId, cutOff));
+}
+
 /** Answers 200 with a body. @returns a promise for a long one */
 export function sendBody(
   request: Request,
@@ -139,14 +151,8 @@ export function sendBody(
   headers: readonly string[],
   { pinnedBodies, stallTimeoutMs }: Pick<ListInventoryOptions, "pinnedBodies" | "stallTimeoutMs">,
 ): Promise<void> | undefined {
-  if (response.destroyed) return undefined; // the client has left, and no event would release what is held for it
-  if (body.text === undefined && request.method !== "HEAD") {
-    response.once(
-      "close",
-      // The connection: in an app around the gateway, a response that waits for its turn there cannot be ended alone.
-      pinnedBodies.pin(body, contextOf(response).principal!.accountId, () => request.socket.destroy()),
-    );
-  }
+  if (response.destroyed) return undefined;
+  pinBody(request, response, body, pinnedBodies);
   response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);
   if (request.method === "HEAD") response.end();
   else if (body.text !== undefined) response.end(body.text, "latin1");
