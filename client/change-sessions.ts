@@ -21,7 +21,7 @@ const maxMessageChanges = 64;
 const openTimeoutMs = 5_000;
 
 /** Maximum changes without an outcome. So many mean that no service answers; further changes are refused. */
-const maxChanges = 10_000;
+const maxInFlight = 10_000;
 
 /** A request that waits for its outcomes. */
 interface QueuedRequest {
@@ -85,7 +85,7 @@ export class ChangeSessions {
     return new Promise((resolve) => {
       const count = request.changes.length;
       const leftMs = deadlineMs - performance.now();
-      if (this.#inFlight + count > maxChanges) return resolve(forAll(request, tooMany()));
+      if (this.#inFlight + count > maxInFlight) return resolve(forAll(request, tooMany()));
       if (this.#isClosed) return resolve(forAll(request, closed()));
       if (leftMs <= 0) return resolve(forAll(request, late(false)));
       this.#inFlight += count;

@@ -24,13 +24,13 @@ export class SharedRead<T> {
   readonly #read: () => Promise<T>;
   readonly #patience: Patience | undefined;
   /** The questions of the read that is under way. */
-  #reading: readonly Reader<T>[] = [];
+  #reading: readonly Question<T>[] = [];
   #progressMs = Number.NEGATIVE_INFINITY;
   #setback: unknown;
   /** One timer for all questions, and when it ends. */
   #timer: NodeJS.Timeout | undefined;
   #timerEndMs = Number.POSITIVE_INFINITY;
-  readonly #questions = new Batches<Reader<T>>(async (take) => {
+  readonly #questions = new Batches<Question<T>>(async (take) => {
     const questions = take(); // before the read begins: a question that comes later must not use it
     this.#reading = questions;
     this.#setback = undefined;
@@ -88,7 +88,7 @@ export class SharedRead<T> {
   #endLate(): void {
     const { timeoutMs, late } = this.#patience!;
     const nowMs = performance.now();
-    const tooLate: Reader<T>[] = [];
+    const tooLate: Question<T>[] = [];
     let nextMs = Number.POSITIVE_INFINITY;
     for (const question of [...this.#reading, ...this.#questions.waiting]) {
       const endMs = Math.max(question.arrivedMs, this.#progressMs) + timeoutMs;
@@ -102,7 +102,7 @@ export class SharedRead<T> {
   }
 }
 
-interface Reader<T> {
+interface Question<T> {
   readonly arrivedMs: number;
   readonly resolve: (result: T) => void;
   readonly reject: (error: unknown) => void;
@@ -110,7 +110,7 @@ interface Reader<T> {
 }
 
 /** The trace of a read is that of its first question. The spans of the other questions get a link to it. */
-function traceOf([first, ...others]: readonly Pick<Reader<unknown>, "trace">[]): Context {
+function traceOf([first, ...others]: readonly Pick<Question<unknown>, "trace">[]): Context {
   const span = trace.getSpan(first!.trace)?.spanContext();
   if (span) for (const other of others) trace.getSpan(other.trace)?.addLink({ context: span });
   return first!.trace;

@@ -44,7 +44,7 @@ export class Connection {
   /** Bytes of the open request's body that have not arrived, where its head says how long it is. */
   #bodyLeft = 0;
   /** Bytes of a head of which the parser has a part. */
-  #part = 0;
+  #headBytes = 0;
   /** Line breaks since the last request. */
   #breaks = 0;
   #waiting: Buffer = none;
@@ -83,7 +83,7 @@ export class Connection {
     });
     socket.on("close", () => {
       this.#takeWaiting();
-      this.#keepPart(0);
+      this.#countHead(0);
     });
     socket.destroySoon = () => this.close(); // Node calls it after a response that is the last
   }
@@ -95,7 +95,7 @@ export class Connection {
 
   /** Whether neither a request nor a part of one is here. */
   get isIdle(): boolean {
-    return this.#open === undefined && this.#part === 0 && this.#waiting.length === 0;
+    return this.#open === undefined && this.#headBytes === 0 && this.#waiting.length === 0;
   }
 
   /** Notes the response of a request whose head has been parsed. */
@@ -153,12 +153,12 @@ export class Connection {
       }
       if (at >= bytes.length) return;
       if (this.#open?.req.complete || this.#waiting.length > 0) {
-        this.#keep(bytes.subarray(at));
+        this.#holdBack(bytes.subarray(at));
         return;
       }
       const end = this.#endOfPiece(bytes, at);
       this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end));
-      this.#keepPart(this.#open === undefined ? this.#part + end - at : 0);
+      this.#countHead(this.#open === undefined ? this.#headBytes + end - at : 0);
       at = end;
       this.#keepAlive();
       if (at < bytes.length && ++this.#cuts > maxCuts) this.#onInvalid("too many pieces");
@@ -185,7 +185,7 @@ export class Connection {
    * Keeps bytes for after the open response. Reading goes on, because nothing else shows that a client leaves. What is
    * too much is dropped, and the connection ends after the last request that is here as a whole.
    */
-  #keep(bytes: Buffer): void {
+  #holdBack(bytes: Buffer): void {
     if (this.#parsed !== "requests") return;
     const before = this.#takeWaiting();
     const all = before.length + bytes.length;
@@ -207,12 +207,12 @@ export class Connection {
   }
 
   /** Counts a head that has not ended as bytes that wait. Without room for them the connection closes. */
-  #keepPart(bytes: number): void {
-    if (bytes === this.#part) return; // as after each whole request
+  #countHead(bytes: number): void {
+    if (bytes === this.#headBytes) return; // as after each whole request
     const roomFor = (part: number) => Math.max(0, part - headBytesWithoutRoom);
-    this.#room.release(this.#owner, roomFor(this.#part));
+    this.#room.release(this.#owner, roomFor(this.#headBytes));
     const hasRoom = this.#room.take(this.#owner, roomFor(bytes));
-    this.#part = hasRoom ? bytes : 0;
+    this.#headBytes = hasRoom ? bytes : 0;
     if (hasRoom) return;
     this.stopParsing();
     this.socket.destroy();

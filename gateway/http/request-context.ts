@@ -51,13 +51,13 @@ export interface RequestContext {
   prefetched: Promise<unknown> | undefined;
 }
 
-const key = Symbol("petstore request");
+const contextKey = Symbol("petstore request");
 
-type WithContext = ServerResponse & { [key]?: RequestContext };
+type WithContext = ServerResponse & { [contextKey]?: RequestContext };
 
 /** Gives a response its context. Not in `response.locals`: those belong to the app around the gateway. */
 export function setContext(response: ServerResponse, context: RequestContext): void {
-  (response as WithContext)[key] = context;
+  (response as WithContext)[contextKey] = context;
 }
 
 /**
@@ -65,12 +65,12 @@ export function setContext(response: ServerResponse, context: RequestContext): v
  * gateway's entrance.
  */
 export function waitsForOthers(response: ServerResponse): boolean {
-  return (response as WithContext)[key]?.waitsForOthers ?? false;
+  return (response as WithContext)[contextKey]?.waitsForOthers ?? false;
 }
 
 /** Makes a held request answer at once. Does nothing for a response that has not passed the gateway's entrance. */
 export function hurry(response: ServerResponse): void {
-  const context = (response as WithContext)[key];
+  const context = (response as WithContext)[contextKey];
   if (!context) return;
   context.isHurried = true;
   context.onHurry?.();
@@ -78,7 +78,7 @@ export function hurry(response: ServerResponse): void {
 
 /** The context of a response that has passed the gateway's entrance. */
 export function contextOf(response: ServerResponse): RequestContext {
-  return (response as WithContext)[key]!;
+  return (response as WithContext)[contextKey]!;
 }
 
 /** What a look-up that is remembered leaves of the 10 s that a revocation may take. */

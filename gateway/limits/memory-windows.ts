@@ -90,14 +90,18 @@ export class MemoryWindows implements Limiter {
   }
 
   /** The windows as this gateway knows them. @param gateways how many share what is left: 1 while Redis is there */
-  read(counts: AccountCounts, windows: readonly Window[], gateways = this.#options.gateways): Decision {
-    const nowMs = this.nowMs();
+  read(
+    counts: AccountCounts,
+    windows: readonly Window[],
+    gateways = this.#options.gateways,
+    nowMs = this.nowMs(),
+  ): Decision {
     const admitted = !this.isSpent(counts, windows, gateways, nowMs);
     return decisionOf(counts, windows, { nowMs, admitted, gateways });
   }
 
   /** Whether one of these windows has nothing left. @param gateways how many share what is left */
-  isSpent(counts: AccountCounts, windows: readonly Window[], gateways = 1, nowMs = this.nowMs()): boolean {
+  isSpent(counts: AccountCounts, windows: readonly Window[], gateways: number, nowMs = this.nowMs()): boolean {
     for (let w = 0; w < windows.length; w++) {
       const count = countIn(counts, w);
       const isRunning = count.index === indexAt(nowMs, counts.phaseMs, lengthsMs[w]!);

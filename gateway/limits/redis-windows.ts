@@ -42,7 +42,7 @@ interface AccountBatch {
 const maxAccounts = 200;
 
 /** Requests whose calls are under way together. Redis runs the calls one by one, and all of them have the same wait. */
-const maxWaiting = 4_000;
+const maxTogether = 4_000;
 
 /** The number is the version of the format: gateways of another one, during an update, must not meet these keys. */
 const keyPrefix = "petstore:counts:1:";
@@ -56,7 +56,7 @@ export class RedisWindows implements Limiter {
   readonly #client: Client;
   // Requests that arrive in one turn of the event loop share the first call.
   readonly #batches = new Batches<PendingDecision>(
-    (take) => this.#decideAll(take(maxWaiting)),
+    (take) => this.#decideAll(take(maxTogether)),
     () => new Promise(setImmediate),
   );
   readonly #reports = new SharedRead(() => this.#reportAll());
@@ -107,7 +107,10 @@ export class RedisWindows implements Limiter {
     const { memory, breaker } = this.#options;
     const counts = memory.countsOf(id);
     if (breaker.isOpen) return this.#alone(counts, windows, cost);
-    if (cost === 1 && memory.isSpent(counts, windows)) return memory.read(counts, windows, 1);
+    if (cost === 1) {
+      const nowMs = memory.nowMs(); // once: the window must not end between the two
+      if (memory.isSpent(counts, windows, 1, nowMs)) return memory.read(counts, windows, 1, nowMs);
+    }
     return new Promise((resolve) => this.#batches.add({ counts, windows, cost, resolve }));
   }
 

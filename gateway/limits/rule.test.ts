@@ -103,7 +103,7 @@ class Deployment {
     const shown = Math.min(...decision.states.map(({ remaining }) => remaining));
     const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
     const next = charge(copyOf(this.redis), indexes, this.report(gateway, 1_000)).admitted;
-    return { shown, next, isSpent: memory.isSpent(memory.countsOf(account), windows) };
+    return { shown, next, isSpent: memory.isSpent(memory.countsOf(account), windows, 1) };
   }
 
   /** What is charged to each gateway beyond what it admitted. */

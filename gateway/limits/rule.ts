@@ -117,7 +117,8 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
     const newSum = sum + known - charged;
     // `highest` may include gateways that are gone. After Redis lost its data, `sum` does not.
     const total = Math.max(highest + Math.min(alone, known - charged), others + known, newSum);
-    admitted = Math.max(0, Math.min(admitted, limits[w]! - total + known - own));
+    const credit = known - own;
+    admitted = Math.max(0, Math.min(admitted, credit + limits[w]! - total));
     return { index, before: { highest, charged }, own, known, sum: newSum, total };
   });
   let isChanged = false;

@@ -1,11 +1,11 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
-import { maxQuantity, petStatuses } from "../../proto/pet.ts";
+import { maxGroupChanges, maxQuantity, petStatuses } from "../../proto/pet.ts";
 import { contractPlans } from "../accounts/keys/plans.ts";
 import { publishedBanRules } from "../admission/bans.ts";
 import { type ErrorCode, errorTable } from "../http/api-error.ts";
 import type { DeprecationNotice } from "../http/deprecations.ts";
 import { parseStockUpdate } from "../inventory/input.ts";
-import { maxChanges, parseBulkUpdates } from "../inventory/updates/bulk-input.ts";
+import { parseBulkUpdates } from "../inventory/updates/bulk-input.ts";
 import { type OpenApiOptions, openApiDocument } from "./document.ts";
 
 const dates = { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") };
@@ -227,7 +227,7 @@ test("the schemas have the contract's statuses and bounds, and their example upd
   for (const { example } of Object.values(content)) parseStockUpdate(Buffer.from(JSON.stringify(example)));
   const bulk = document.paths["/inventory/updates"]!.post!.requestBody!.content["application/json"]!;
   expect(parseBulkUpdates(Buffer.from(JSON.stringify(bulk.example)))).toHaveLength(2);
-  expect(document.components.schemas!.BulkUpdates).toMatchObject({ minItems: 1, maxItems: maxChanges });
+  expect(document.components.schemas!.BulkUpdates).toMatchObject({ minItems: 1, maxItems: maxGroupChanges });
 });
 
 test("a petId is documented as an int64, and no number of the document would be rounded", () => {

@@ -23,7 +23,7 @@ export interface ApplyChangesDeps {
 }
 
 /** Maximum changes of one message, in which an empty group counts as one. */
-const maxChanges = 1_000;
+const maxMessageChanges = 1_000;
 
 /** Answers one message. Its groups join the transactions that are to come, each on its own. */
 export async function* applyChanges(
@@ -33,7 +33,7 @@ export async function* applyChanges(
 ): AsyncGenerator<ApplyChangesResponse> {
   const startedMs = performance.now();
   const count = groups.reduce((sum, { changes }) => sum + Math.max(changes.length, 1), 0);
-  if (count > maxChanges) throw invalid("groups", `must have at most ${maxChanges} changes`);
+  if (count > maxMessageChanges) throw invalid("groups", `must have at most ${maxMessageChanges} changes`);
   const caller = deps.callerOf(stream.certificateNames);
   const results = groups.map((group) =>
     inSpan("ApplyChanges", serverCall, contextOfCaller(group.traceparent), (span) =>

@@ -1,6 +1,9 @@
 /** The operations of `petstore.inventory.v1`, between the wire and the stock. */
 import type { ServerUnaryCall } from "@grpc/grpc-js";
-import type { InventoryItem, InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type {
+  InventoryServiceServer,
+  InventoryItem as WireItem,
+} from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { ListedItem, Position } from "../../proto/pet.ts";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import type { Actor, Change } from "../stock/change.ts";
@@ -148,13 +151,13 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
 }
 
 /** Items by the rows that they were made of, because many streams send the same rows. */
-const wireItems = new WeakMap<readonly ListedItem[], readonly InventoryItem[]>();
+const wireItems = new WeakMap<readonly ListedItem[], readonly WireItem[]>();
 
-function wireItemsOf(rows: readonly ListedItem[]): InventoryItem[] {
+function wireItemsOf(rows: readonly ListedItem[]): WireItem[] {
   let items = wireItems.get(rows);
   if (!items) {
     items = rows.map(toWireItem);
     wireItems.set(rows, items);
   }
-  return items as InventoryItem[]; // the type of messages is not readonly
+  return items as WireItem[]; // the type of messages is not readonly
 }

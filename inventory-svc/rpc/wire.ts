@@ -2,11 +2,11 @@
 import { hash } from "node:crypto";
 import {
   type BatchAdjustInventoryRequest,
-  type Change,
-  type IdempotencyKey,
-  type InventoryItem,
   type UpdateInventoryRequest,
+  type Change as WireChange,
   type ChangeGroup as WireGroup,
+  type InventoryItem as WireItem,
+  type IdempotencyKey as WireKey,
   PetStatus as WireStatus,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import {
@@ -26,7 +26,7 @@ import { RpcError } from "./rpc-error.ts";
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
 export const entriesPerMessage = 1_000;
 
-export function toWireItem(item: Item & { readonly removed?: boolean }): InventoryItem {
+export function toWireItem(item: Item & { readonly removed?: boolean }): WireItem {
   return { ...item, status: toWireStatus(item.status), removed: item.removed ?? false };
 }
 
@@ -80,19 +80,19 @@ export function readUpdate({ idempotencyKey: key, ...update }: UpdateInventoryRe
   return { ...change, once: onceBy({ account: "", key: readId("idempotency_key", key), fingerprint: "" }, change) };
 }
 
-type AnyChange = Pick<Change, "petId" | "expectedRevisions" | "reason">;
+type WireCommon = Pick<WireChange, "petId" | "expectedRevisions" | "reason">;
 
 /** Reads what updates and adjustments have in common. @throws RpcError INVALID_FIELD */
-function readCommon({ petId, expectedRevisions, reason }: AnyChange) {
+function readCommon({ petId, expectedRevisions, reason }: WireCommon) {
   return { petId, expectedRevisions: readRevisions(expectedRevisions), reason: readReason(reason) };
 }
 
-function readQuantityUpdate(update: AnyChange & Pick<Change, "quantity">): UpdateChange {
+function readQuantityUpdate(update: WireCommon & Pick<WireChange, "quantity">): UpdateChange {
   return { kind: "update", quantity: readQuantity(update.quantity), ...readCommon(update) };
 }
 
 /** @throws RpcError INVALID_FIELD */
-export function readAdjustment(adjustment: AnyChange & Pick<Change, "delta" | "requestId">): AdjustChange {
+export function readAdjustment(adjustment: WireCommon & Pick<WireChange, "delta" | "requestId">): AdjustChange {
   const change = readDeltaOf(adjustment);
   const id = readId("request_id", adjustment.requestId);
   const { delta, expectedRevisions } = change;
@@ -100,7 +100,7 @@ export function readAdjustment(adjustment: AnyChange & Pick<Change, "delta" | "r
   return { ...change, once: { id, fingerprint, requestId: id } };
 }
 
-function readDeltaOf(adjustment: AnyChange & Pick<Change, "delta">): AdjustChange {
+function readDeltaOf(adjustment: WireCommon & Pick<WireChange, "delta">): AdjustChange {
   return { kind: "adjust", delta: readDelta(adjustment.delta), ...readCommon(adjustment) };
 }
 
@@ -148,7 +148,7 @@ function checkDifferent(field: string, changes: readonly { readonly petId: bigin
   }
 }
 
-function readChange(change: Change, hasKey: boolean): UpdateChange | AdjustChange {
+function readChange(change: WireChange, hasKey: boolean): UpdateChange | AdjustChange {
   if (change.delta === undefined) {
     if (change.requestId !== "") throw invalid("request_id", "must not be there beside quantity: use a key");
     return readQuantityUpdate(change);
@@ -170,7 +170,7 @@ function readOrigin({ account, keyId, originRequestId }: WireGroup, caller: Acto
 /** Makes changes happen once by a key: each by itself, or all together where one refusal refuses all. */
 function withKey<C extends UpdateChange | AdjustChange>(
   changes: readonly C[],
-  key: IdempotencyKey,
+  key: WireKey,
   isAllOrNothing: boolean,
 ): C[] {
   if (!isAllOrNothing) return changes.map((change) => ({ ...change, once: onceBy(key, change) }));
@@ -187,14 +187,14 @@ function withKey<C extends UpdateChange | AdjustChange>(
  *
  * Services of two versions keep these ids at the same time, for a day: another form would make repeats happen twice.
  */
-function onceBy(idempotencyKey: IdempotencyKey, change: UpdateChange | AdjustChange): Once {
+function onceBy(idempotencyKey: WireKey, change: UpdateChange | AdjustChange): Once {
   const { account, key, fingerprint } = idempotencyKey;
   const requestId = requestIdOf(idempotencyKey, change);
   return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)), requestId };
 }
 
 /** Without an account, the key of an adjustment is the request id that an internal caller has given to it. */
-function requestIdOf({ account, key }: IdempotencyKey, { kind }: UpdateChange | AdjustChange): string | undefined {
+function requestIdOf({ account, key }: WireKey, { kind }: UpdateChange | AdjustChange): string | undefined {
   return kind === "adjust" && account === "" ? key : undefined;
 }
 

@@ -10,7 +10,7 @@ import type { Change, Outcome } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { type EntryRow, entryColumns, fromEntryRow, ledgerTable } from "./stock-rows.ts";
-import { type WriteRequest, WriteStatements, type Written, writeWanted } from "./write.ts";
+import { type WriteRequest, WriteStatements, type Written, writeInTransaction } from "./write.ts";
 
 /** What changed after a position, in pages; `reset` when the position is not one of this stock or below the floor. */
 export type ChangesPage =
@@ -177,14 +177,19 @@ export class StockStore {
   }
 
   /**
-   * Writes the changes of these requests in one transaction, in order; see `writeWanted`.
+   * Writes the changes of these requests in one transaction, in order; see `writeInTransaction`.
    *
    * @throws StockUnavailableError, OutcomeUnknownError
    */
   async writeWanted(requests: readonly WriteRequest[]): Promise<Written> {
     const known = this.#last;
     const onLocked = (position: Position) => this.#see(position, known);
-    const { written, ledgerChanges, position } = await writeWanted(this.#db, this.#statements, requests, onLocked);
+    const { written, ledgerChanges, position } = await writeInTransaction(
+      this.#db,
+      this.#statements,
+      requests,
+      onLocked,
+    );
     for (const { id, kind } of ledgerChanges) if (id > 0n) this.#made.set(kind, (this.#made.get(kind) ?? 0) + 1);
     if (position) this.#see(position, known);
     return written;

@@ -61,7 +61,7 @@ interface WriteResult {
  * @param onLocked gets the position of the stock under the lock; what it throws prevents the write
  * @throws StockUnavailableError, OutcomeUnknownError
  */
-export async function writeWanted(
+export async function writeInTransaction(
   db: Knex,
   statements: WriteStatements,
   requests: readonly WriteRequest[],

@@ -1,5 +1,5 @@
 /** Reads the body of a request for many updates or adjustments. */
-import { maxPetId, maxQuantity, minPetId } from "../../../proto/pet.ts";
+import { maxGroupChanges, maxPetId, maxQuantity, minPetId } from "../../../proto/pet.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { parseJson } from "../../http/json.ts";
 import {
@@ -12,9 +12,6 @@ import {
   readJsonReason,
   refuseMisplaced,
 } from "../input.ts";
-
-/** Maximum changes in one request. */
-export const maxChanges = 100;
 
 /**
  * Reads the body: a JSON array of 1 to 100 objects with `petId`, `quantity` and, if wanted, `ifMatch` and `reason`.
@@ -45,8 +42,8 @@ function parseChanges<T>(
   readAmount: (change: Members, name: string) => T,
 ) {
   const body = parseJson(bytes);
-  if (!Array.isArray(body) || body.length === 0 || body.length > maxChanges) {
-    throw invalid(`The body must be a JSON array of 1 to ${maxChanges} ${plural}.`);
+  if (!Array.isArray(body) || body.length === 0 || body.length > maxGroupChanges) {
+    throw invalid(`The body must be a JSON array of 1 to ${maxGroupChanges} ${plural}.`);
   }
   const places = new Map<bigint, number>();
   return body.map((member: unknown, index) => {

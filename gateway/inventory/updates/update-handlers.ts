@@ -25,7 +25,7 @@ import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 
 export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
-  /** Looks again at a key that may have been revoked since its request began. */
+  /** Looks again at an API key that may have been revoked since its request began. */
   readonly admission: Pick<Admission, "isKeyGood" | "reverifyCaller">;
   /** Limits the entries that an account updates with an Idempotency-Key. */
   readonly keyedUpdates: AccountGuard;
@@ -43,11 +43,11 @@ export function updateInventory(options: UpdateInventoryOptions): RequestHandler
     const petId = readPetId(request.params.petId);
     checkMediaType(request.headers, patchTypes);
     const precondition = readPrecondition(request.headers);
-    const key = readIdempotencyKey(request.headers);
-    const { body, caller } = await receive(request, response, options);
+    const idempotencyKey = readIdempotencyKey(request.headers);
+    const { body, caller } = await readBodyAndCaller(request, response, options);
     const updates = [{ petId, ...parseStockUpdate(body), precondition }];
-    await chargeKeyed(options, response, key, updates.length);
-    const [item] = await apply(options, updates, identityOf(response, key, updates), caller);
+    await chargeKeyed(options, response, idempotencyKey, updates.length);
+    const [item] = await sendUpdates(options, updates, identityOf(response, idempotencyKey, updates), caller);
     if (item instanceof ApiError) throw item;
     const replayed = item!.isReplayed ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision), ...replayed]);
@@ -59,11 +59,11 @@ export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHan
   return async (request, response) => {
     checkMediaType(request.headers, postTypes);
     refusePreconditions(request.headers);
-    const key = readIdempotencyKey(request.headers);
-    const { body, caller } = await receive(request, response, options);
+    const idempotencyKey = readIdempotencyKey(request.headers);
+    const { body, caller } = await readBodyAndCaller(request, response, options);
     const updates = parseBulkUpdates(body);
-    await chargeKeyed(options, response, key, updates.length);
-    const outcomes = await apply(options, updates, identityOf(response, key, updates), caller);
+    await chargeKeyed(options, response, idempotencyKey, updates.length);
+    const outcomes = await sendUpdates(options, updates, identityOf(response, idempotencyKey, updates), caller);
     const reused = outcomes.find((outcome) => outcome instanceof ApiError && outcome.code === "idempotency_key_reused");
     if (reused) throw reused;
     // When the result of none is known, the answer is that of a single update.
@@ -78,25 +78,25 @@ export function adjustInventory(options: AdjustInventoryOptions): RequestHandler
   return async (request, response) => {
     checkMediaType(request.headers, postTypes);
     refusePreconditions(request.headers);
-    const key = readIdempotencyKey(request.headers);
-    if (key === undefined) {
+    const idempotencyKey = readIdempotencyKey(request.headers);
+    if (idempotencyKey === undefined) {
       const message = "Idempotency-Key is required: it makes a repeat safe after an answer that was lost.";
       throw new ApiError("invalid_request", { message });
     }
-    const { body, caller } = await receive(request, response, options);
+    const { body, caller } = await readBodyAndCaller(request, response, options);
     const adjustments = parseAdjustments(body);
-    await chargeKeyed(options, response, key, adjustments.length);
-    const items = await options.stock.adjust(adjustments, identityOf(response, key, adjustments), caller);
+    await chargeKeyed(options, response, idempotencyKey, adjustments.length);
+    const items = await options.stock.adjust(adjustments, identityOf(response, idempotencyKey, adjustments), caller);
     const replayed = items.some(({ isReplayed }) => isReplayed) ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, `[${items.map(renderChanged).join(",")}]`, replayed);
   };
 }
 
 /**
- * Reads the body. A slow body is the client's own delay: the deadline counts from when it is complete, and the key is
- * looked at again then.
+ * Reads the body. A slow body is the client's own delay: the deadline counts from when it is complete, and the API key
+ * is looked at again then.
  */
-async function receive(
+async function readBodyAndCaller(
   request: Request,
   response: Response,
   { admission, bodyTimeoutMs }: Pick<UpdateInventoryOptions, "admission" | "bodyTimeoutMs">,
@@ -112,7 +112,7 @@ async function receive(
   return { body, caller: callerOf(request, response, admission, arrivedMs) };
 }
 
-/** The caller of a request. Its key is looked at before each further attempt: a revoked one must not write any more. */
+/** The caller of a request. Its API key is looked at before each further attempt: a revoked one must not write. */
 function callerOf(
   request: Request,
   response: Response,
@@ -147,7 +147,7 @@ function callerOf(
 }
 
 /**
- * Charges the entries that are sent with a key, because each may leave a record. Which ones are repeats or fail is not
+ * Charges the entries that are sent with an Idempotency-Key, because each may leave a record. Which ones are repeats or fail is not
  * known yet.
  *
  * @throws ApiError rate_limit_exceeded
@@ -155,10 +155,10 @@ function callerOf(
 async function chargeKeyed(
   { keyedUpdates }: Pick<UpdateInventoryOptions, "keyedUpdates">,
   response: Response,
-  key: string | undefined,
+  idempotencyKey: string | undefined,
   entries: number,
 ): Promise<void> {
-  if (key === undefined) return;
+  if (idempotencyKey === undefined) return;
   const context = contextOf(response);
   await keyedUpdates.admit(context, context.principal!.accountId, entries);
 }
@@ -166,18 +166,21 @@ async function chargeKeyed(
 /** Whom the changes of a request are for, and what makes them happen once if it has a key. */
 function identityOf(
   response: Response,
-  key: string | undefined,
+  idempotencyKey: string | undefined,
   asked: readonly (AskedUpdate | AskedAdjustment)[],
 ): RequestIdentity {
   const { principal, requestId, operationName } = contextOf(response);
   const { accountId: account, keyId } = principal!;
   const identity = { author: { account, keyId }, originRequestId: requestId };
-  if (key === undefined) return identity;
-  return { ...identity, idempotencyKey: { account, key, fingerprint: fingerprintOf(operationName, asked) } };
+  if (idempotencyKey === undefined) return identity;
+  return {
+    ...identity,
+    idempotencyKey: { account, key: idempotencyKey, fingerprint: fingerprintOf(operationName, asked) },
+  };
 }
 
 /** Makes the updates. @returns for each, in order, its entry or the error that answers it */
-async function apply(
+async function sendUpdates(
   { stock }: UpdateInventoryOptions,
   asked: readonly AskedUpdate[],
   identity: RequestIdentity,
