@@ -36,7 +36,7 @@ test("a first connection that falls silent after its handshake delays no later o
   const direct = url.href;
   stack.defer(() => dropDatabase(direct));
   url.port = String(await startProxy(stack, Number(url.port)));
-  const db = openDatabase(url.href, { ...databaseDefaults, acquireTimeoutMs: 500, silenceTimeoutMs: 300 });
+  const db = openDatabase(url.href, { ...databaseDefaults, acquireTimeoutMs: 5_000, silenceTimeoutMs: 1_000 });
   stack.defer(() => db.destroy());
   await expect(db.raw("SELECT 1")).rejects.toThrow();
   const [rows] = await db.raw("SELECT 'two' AS answer");
