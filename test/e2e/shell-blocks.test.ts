@@ -53,8 +53,11 @@ const programs = [
   "systemctl",
   "useradd",
 ];
+// A line is written at once: the programs of a pipe run side by side.
 const recorder = `#!/bin/sh
-{ printf '%s' "\${0##*/}"; for word; do printf '\\t%s' "$word"; done; echo; } >> "$CALLS"
+line=\${0##*/}
+for word; do line="$line\t$word"; done
+printf '%s\\n' "$line" >> "$CALLS"
 echo '"r1"'
 `;
 
