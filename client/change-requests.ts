@@ -12,7 +12,7 @@ import { checkArguments, checkArray, checkDelta, checkEntry, checkRevisions, che
 
 interface AnyQuantityChange {
   readonly petId: bigint;
-  /** The change happens only if the entry is still at one of these revisions: 1 to 20. */
+  /** The change happens only if the entry is still at one of these revisions, of which there are 1 to 20. */
   readonly expectedRevisions?: readonly bigint[] | undefined;
   /** Why, for the ledger: up to 200 characters. */
   readonly reason?: string | undefined;
@@ -34,7 +34,10 @@ export interface IdempotencyKey {
   /** The account whose key it is; by default none. */
   readonly account?: string | undefined;
   readonly key: string;
-  /** Equal in every repeat, different in any other request with this key. By default the service hashes each change. */
+  /**
+   * Equal in every repeat, different in any other request with this key. By default the service hashes each change, or
+   * all of them together where they are all or nothing.
+   */
   readonly fingerprint?: string | undefined;
 }
 

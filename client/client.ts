@@ -44,7 +44,7 @@ const closedText = "the client was closed";
 /**
  * Makes a client of the service at an address.
  *
- * @throws InventoryError INVALID_ARGUMENT for an address that is none, and for TLS files that cannot be used
+ * @throws InventoryError INVALID_ARGUMENT for an address that is no gRPC target, and for TLS files that cannot be used
  */
 export function createInventoryClient(options: InventoryClientOptions): InventoryClient {
   const { timeoutMs: ms = defaultTimeoutMs, ...channel } = checkArguments(
@@ -66,7 +66,11 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     if (closed.signal.aborted) throw notSent(closedText, undefined, "CANCELLED");
   };
 
-  /** Begins a call by its last argument, which may have `more` names. @throws InventoryError, or the signal's reason */
+  /**
+   * Begins a call with its options; `more` names those it takes beside `timeoutMs` and `signal`.
+   *
+   * @throws InventoryError, or the signal's reason
+   */
   const begin = <T extends CallOptions>(options = {} as T, ...more: readonly (keyof T & string)[]) => {
     throwIfClosed();
     checkArguments<CallOptions>(options, "timeoutMs", "signal", ...(more as []));

@@ -52,7 +52,7 @@ export interface Adjustment {
   readonly petId: bigint;
   /** Negative to take away; not 0. */
   readonly delta: number;
-  /** The entry has to be at one of these revisions: 1 to 20. */
+  /** The entry has to be at one of these revisions, of which there are 1 to 20. */
   readonly expectedRevision?: bigint | readonly bigint[] | undefined;
   /** Why: up to 200 characters. */
   readonly reason?: string | undefined;
@@ -97,10 +97,10 @@ export interface InventoryClient {
     options?: CallOptions,
   ): Promise<Item>;
   /**
-   * Adds `delta`, which may be negative, to a quantity: once within at least 24 hours for each `requestId` of all
-   * callers. Take a random one and keep it until the answer has arrived. NOT_FOUND without an entry,
-   * FAILED_PRECONDITION when the quantity would be negative (`details.quantity` has the present one), OUT_OF_RANGE
-   * above 2147483647.
+   * Adds `delta`, which may be negative, to a quantity: once within at least 24 hours for each `requestId`. All
+   * callers share one set of ids. Take a random one and keep it until the answer has arrived. NOT_FOUND without an
+   * entry, FAILED_PRECONDITION when the quantity would be negative (`details.quantity` has the present one),
+   * OUT_OF_RANGE above 2147483647.
    */
   adjust(
     change: {
@@ -122,8 +122,8 @@ export interface InventoryClient {
     options?: CallOptions,
   ): Promise<AdjustedMany>;
   /**
-   * Makes the changes of one request for a caller of one's own, as the gateway does: each alone, or all or nothing.
-   * Rejects only with INVALID_ARGUMENT for what cannot be sent.
+   * Makes the changes of one request on behalf of this program's own caller, as the gateway does: each alone, or all or
+   * nothing. Rejects only with INVALID_ARGUMENT for what cannot be sent.
    *
    * @returns an outcome for each change, in order
    */

@@ -8,8 +8,9 @@ import { connectionFault } from "./connection-fault.ts";
 export type StatusName = keyof typeof status;
 
 /**
- * What a reason tells of the change that failed. `decided`: the service looked for an earlier attempt, found none, and
- * refused, so neither has happened. `undone`: it has not happened, and nothing is known of an earlier attempt.
+ * What a reason tells of the change that failed. `decided`: the service refused it, so it has not happened. Of a change
+ * that happens once, the service first looked for an earlier attempt and found none. `undone`: it has not happened, and
+ * nothing is known of an earlier attempt.
  */
 const tellings: Readonly<Record<ErrorReason | "NOT_SENT", "decided" | "undone" | "unknown">> = {
   INVALID_FIELD: "undone",
@@ -67,7 +68,10 @@ export class InventoryError extends Error {
     return (tellings[this.errorReason as ErrorReason] ?? "unknown") === "unknown";
   }
 
-  /** Whether the change, and every earlier attempt that had ended by then, is known not to have happened. */
+  /**
+   * Whether the service decided against the change, which has not happened. Of a change that happens once, no earlier
+   * attempt that had ended by then has happened either.
+   */
   get isDecided(): boolean {
     return tellings[this.errorReason as ErrorReason] === "decided";
   }

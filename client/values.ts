@@ -121,7 +121,7 @@ function checkBoolean(name: string, value: unknown): void {
   if (typeof value !== "boolean") throw invalid(`${name} must be true or false`);
 }
 
-/** `NaN` is none: grpc-js would end the process. */
+/** Refuses `NaN`, on which grpc-js would end the process. @throws InventoryError INVALID_ARGUMENT */
 function checkMs(name: string, value: unknown): void {
   if (typeof value !== "number" || Number.isNaN(value)) throw invalid(`${name} must be a number`);
 }

@@ -21,7 +21,7 @@ export type WatchEvent =
 export interface WatchOptions {
   /** Ends the watch, which then throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-  /** Gets every break. The watch continues by itself. */
+  /** Gets the error of every stream that fails, except one that ends the watch. The watch continues by itself. */
   readonly onBreak?: ((error: InventoryError) => void) | undefined;
 }
 

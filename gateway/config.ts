@@ -135,7 +135,7 @@ export const gatewaySettings = {
     "1 enables POST /v1/keys/rotate for keys with the scope keys:rotate; needs INSERT on api_keys; npm start sets it",
   ),
   KEYED_UPDATES_PER_DAY: integer(200_000, 1, 1_000_000_000).describe(
-    "entries that an account may update in a day with an Idempotency-Key; each leaves a record for 26 hours",
+    "entries that an account may update in a day with an Idempotency-Key; each leaves a record for at least 26 hours",
   ),
   BAN_REFUSALS_PER_MINUTE: integer(30, 1, 1_000_000).describe("refusals within a minute that lead to a ban"),
   BAN_LADDER_MINUTES: textLike("[1-9]\\d{0,5}(?:,[1-9]\\d{0,5})*", "must be comma-separated minutes")

@@ -18,7 +18,7 @@ import type { Operation, RouteTable } from "./routes.ts";
 export interface RouterOptions {
   readonly routes: RouteTable;
   readonly admission: Pick<Admission, "admit" | "setAddressLimits">;
-  /** Answers `/openapi.json`, `/docs` and `/account`, which need no key; calls `next` for every other path. */
+  /** Answers the documents and pages, which need no key; calls `next` for every other request. */
   readonly pages: RequestHandler;
   readonly clientAddress: (request: Request) => string;
   /** Counts a request of an account to a deprecated operation, whatever its answer. */

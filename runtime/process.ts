@@ -48,8 +48,8 @@ export async function runProcess(start: () => Promise<RunningProcess>): Promise<
   // V8 would then allocate such objects in the old generation, where they keep everything they refer to alive until the
   // next full collection. With many requests at once that costs throughput (docs/performance.md).
   setFlagsFromString("--no-allocation-site-pretenuring");
-  // Until it listens there is nothing to drain. The first process of a container gets no signal that it does not listen
-  // to. `disconnect`: the process that started this one over a channel has ended.
+  // Until its ports are open there is nothing to drain. PID 1 of a container gets only signals that it has a handler
+  // for. `disconnect`: the process that started this one over a channel has ended.
   const giveUp = () => process.exit(0);
   process.on("SIGTERM", giveUp).on("SIGINT", giveUp).on("disconnect", giveUp);
   const running = await start();

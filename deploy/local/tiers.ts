@@ -15,7 +15,7 @@ export function startTier(script: string, flags: readonly string[], env: NodeJS.
   const child = spawn(process.execPath, [...flags, join(root, script)], {
     env,
     stdio: ["ignore", "inherit", "inherit", "ipc"],
-    // Ctrl-C reaches only this process, which then stops the tiers in order.
+    // Ctrl-C reaches only this process, which then stops the tiers in the reverse order of their start.
     detached: true,
   });
   const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));

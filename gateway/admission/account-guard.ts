@@ -29,8 +29,8 @@ export const rotationLimit: GuardLimit = {
 };
 
 /**
- * Entries that an account sends with an Idempotency-Key: each that is updated leaves a record in the database for 26
- * hours. The guard cannot know which are repeats, so they count, too.
+ * Entries that an account sends with an Idempotency-Key: each that is updated leaves a record in the database for at
+ * least 26 hours. The guard cannot know which are repeats, so they count, too.
  */
 export function keyedUpdateLimit(perDay: number): GuardLimit {
   return { points: perDay, duration: 86_400, keyPrefix: "petstore:keyed-updates" };

@@ -12,13 +12,13 @@ const maxKeys = 100_000;
 /**
  * Adds refusals, by family of keys, to the counts that all gateways share.
  *
- * @param tooMany refusals within a minute that are too many; a count that gets there starts again
+ * @param tooMany the count within a minute from which a family is over the limit; its count then starts at 0
  * @returns the families over the limit; one whose count could not be shared is left out. It never rejects
  */
 export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
 
 export interface RefusalCounterOptions {
-  /** Refusals of a family of keys within a minute that are too many. */
+  /** The count within a minute from which a family of keys has been refused too often. */
   readonly tooMany: number;
   /** Gets a family of keys that has been refused too often. Resolves when it has done what it does, and never rejects. */
   readonly onTooMany: (familyId: string) => Promise<void>;

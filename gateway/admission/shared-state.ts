@@ -65,8 +65,9 @@ export interface RedisStateOptions extends SharedStateOptions {
 }
 
 /**
- * Connects gateways over Redis, so that they limit as one. Everything goes through one breaker: when Redis does not
- * answer, only the requests that wait at that moment are delayed. While it is away, each gateway admits its share.
+ * Connects gateways over Redis, so that they limit as one. Everything but the receipt of notices goes through one
+ * breaker: when Redis does not answer, only the requests that wait at that moment are delayed. While it is away, each
+ * gateway admits its share.
  */
 export function redisState(options: RedisStateOptions): SharedState {
   const { redisUrl, gateways, memory, log, metrics } = options;

@@ -14,7 +14,7 @@ const maxWaitingBytes = 64 * 1024;
 /** Bytes that may wait behind a request that is held for a change. With more, that request is answered at once. */
 const maxBehindHeldBytes = 4 * 1024;
 
-/** Bytes of a head that need no room. So a head of a usual size arrives, however many addresses have filled the room. */
+/** Bytes of a head that do not count as waiting: a head of a usual size arrives even when no more bytes may wait. */
 const headBytesWithoutRoom = 4 * 1024;
 
 /** Line breaks before a request that are ignored: some clients send one after a body. */

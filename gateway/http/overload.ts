@@ -31,7 +31,10 @@ export class Overload {
   readonly #timer: NodeJS.Timeout;
   /** Responses that are not over. */
   #open = 0;
-  /** Open responses that wait for the network or a queue, not for this thread; counted once per turn of the event loop. */
+  /**
+   * Open responses that wait for their reader, a change or the end of an outage, and not for this thread; counted once
+   * per turn of the event loop.
+   */
   #forOthers: number | undefined;
   readonly #leave = () => {
     this.#open -= 1;

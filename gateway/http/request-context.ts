@@ -28,12 +28,13 @@ export interface RequestContext {
   arrivedMs: number;
   /**
    * The operation (for a 405 the path's first one), `docs` or `unknown`: the label `route` of metrics and logs. It is
-   * `unknown` until the request is admitted, so for every 401, 403 and 429 of admission.
+   * `unknown` until the request is admitted, so for every 401, 403 and 429 of admission, except those of the
+   * documentation.
    */
   operationName: string;
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
   limitHeaders: HeaderList;
-  /** The windows that those headers show, for an operation that is not charged to them; else empty. */
+  /** The windows of those headers, where the request is not charged or is held and goes on; else empty. */
   shownWindows: readonly ShownWindow[];
   /** The headers that announce the end of the operation; empty for one that stays. */
   deprecation: HeaderList;
@@ -41,7 +42,7 @@ export interface RequestContext {
   token: string;
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
-  /** True while the request waits for the network or for a change, so that it counts as no load. */
+  /** True while the request waits for a change or for the end of an outage, so that it counts as no load. */
   waitsForOthers: boolean;
   /** True once the client has sent a lot more, or has ended its side: a long poll is then answered at once. */
   isHurried: boolean;

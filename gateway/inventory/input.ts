@@ -19,7 +19,7 @@ export function readPetId(text: unknown): bigint {
 
 /** What an update expects of its entry. */
 export interface Precondition {
-  /** The revisions that will do: 1 to 20. */
+  /** The entry has to be at one of these revisions, of which there are 1 to 20. */
   readonly revisions: readonly bigint[];
   /** Says why the update did not happen. */
   readonly unmet: string;
@@ -172,7 +172,8 @@ export function fingerprintOf(operation: string, asked: readonly (AskedUpdate | 
 }
 
 /**
- * Reads the body: a JSON object with a `quantity` and, if wanted, a `reason`. Other members are ignored.
+ * Reads the body: a JSON object with a `quantity` and, if wanted, a `reason`. Other members are ignored, unless they
+ * look like a precondition or a key.
  *
  * @throws ApiError invalid_json, or invalid_request with a message that names what is wrong
  */
@@ -194,8 +195,8 @@ const preconditionLike = /^(?:if[-_]?(?:none[-_]?)?match|e[-_]?tag)$/i;
 const keyLike = /^idempotency[-_]?key$/i;
 
 /**
- * Refuses members that are meant as a precondition or as a key, and are none. To ignore one would make a change always
- * that its caller wants only under a condition, or only once.
+ * Refuses members that are meant as a precondition or as a key, and are none. If one were ignored, the change would
+ * happen without its condition, or on each repeat.
  *
  * @param path what comes before a member in messages
  * @param precondition where a precondition belongs: `ifMatch` where that is a member

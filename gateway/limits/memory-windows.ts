@@ -29,7 +29,10 @@ export function countIn(counts: AccountCounts, w: number): Count {
 
 const none: Readonly<Count> = { index: 0, own: 0, alone: 0, synced: 0, others: 0 };
 
-/** What this gateway has admitted of each account, and what it has heard of the others. Alone it admits its share. */
+/**
+ * What this gateway has admitted of each account, and what it has heard of the other gateways. Alone it admits its
+ * share.
+ */
 export class MemoryWindows implements Limiter {
   readonly #options: MemoryWindowsOptions;
   readonly #accounts = new Map<string, AccountCounts>();

@@ -78,7 +78,8 @@ export function connectRedis(url: string): Redis | Cluster {
         clusterRetryStrategy: retryStrategy,
         maxRedirections: redirections,
         retryDelayOnFailover: redirectionDelayMs,
-        retryDelayOnClusterDown: 0, // that takes seconds, and a command that was given up must not run later
+        // A cluster that is down stays down for seconds, and a command that was given up must not run later.
+        retryDelayOnClusterDown: 0,
         slotsRefreshInterval: nodesRefreshMs,
         slotsRefreshTimeout: answerTimeoutMs, // otherwise a frozen node holds up the search for the new master
         // Certificates name hosts, not the addresses that they resolve to.

@@ -6,7 +6,10 @@ import type { HeaderList, ShownWindow } from "../http/request-context.ts";
 
 /** A fixed window of time. */
 export interface Window {
-  /** Of an account `minute` and `day`. A window of a guard has another: clients tell windows apart by their names. */
+  /**
+   * Of an account `minute` and `day`, of an address `minute`. A window of an account guard has another: clients tell an
+   * account's windows apart by their names.
+   */
   readonly name: string;
   readonly seconds: number;
   /** Requests that it admits. */

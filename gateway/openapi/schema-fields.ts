@@ -1,5 +1,5 @@
 /** Reads the members of a JSON body from its schema, for the documentation. */
-import { type Answer, type Parameter, resolve, type ShownDocument } from "./shown-document.ts";
+import { type Parameter, resolve, type ShownAnswer, type ShownDocument } from "./shown-document.ts";
 
 export interface Field {
   /** With the names of what it is in: `windows[].limit`. */
@@ -55,7 +55,7 @@ export function parameterField(document: ShownDocument, parameter: Parameter): F
 }
 
 /** The headers of an answer but for those of the limits, which every answer has: their section describes them. */
-export function headerFields({ headers }: Answer): Field[] {
+export function headerFields({ headers }: ShownAnswer): Field[] {
   const own = headers.filter(({ name }) => !name.includes("RateLimit"));
   return own.map(({ name, description }) => ({ name, type: "header", isRequired: false, description }));
 }

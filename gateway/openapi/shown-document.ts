@@ -37,7 +37,7 @@ export interface Parameter {
   readonly example?: unknown;
 }
 
-export interface Answer {
+export interface ShownAnswer {
   readonly status: string;
   readonly description: string;
   readonly headers: readonly { readonly name: string; readonly description: string; readonly example?: unknown }[];
@@ -52,7 +52,7 @@ export interface PlacedOperation extends Omit<ShownOperation, "parameters" | "re
   /** The summary without the marks that the pages show as badges. */
   readonly title: string;
   readonly parameters: readonly Parameter[];
-  readonly answers: readonly Answer[];
+  readonly answers: readonly ShownAnswer[];
 }
 
 /** The operations in the order of the document. */
@@ -69,8 +69,10 @@ export function operationsOf(document: ShownDocument): PlacedOperation[] {
   );
 }
 
-function readAnswer(document: ShownDocument, status: string, node: unknown): Answer {
-  const { description, headers, content } = resolve(document, node) as Answer & { headers?: Record<string, unknown> };
+function readAnswer(document: ShownDocument, status: string, node: unknown): ShownAnswer {
+  const { description, headers, content } = resolve(document, node) as ShownAnswer & {
+    headers?: Record<string, unknown>;
+  };
   const shown = Object.entries(headers ?? {}).map(([name, header]) => {
     return { name, ...(resolve(document, header) as { description: string; example?: unknown }) };
   });

@@ -292,9 +292,9 @@ class Pace {
     /**
      * Resolves when the request may leave, with its number for `learn` or `lose` at the end of its attempt.
      *
-     * @throws InventoryApiError `api_key_banned` during a ban, and `rate_limit_exceeded` when a window is spent for more
-     * than two minutes, each unless a minute has passed since the latest request; the reason of `signal` once that is
-     * aborted
+     * @throws InventoryApiError `api_key_banned` during a ban, and for an impatient request `rate_limit_exceeded` when a
+     * window is spent for more than two minutes, each unless a minute has passed since the latest request; the reason of
+     * `signal` once that is aborted
      */
     turn(isPatient, signal) {
         return new Promise((resolve, reject) => {

@@ -4,12 +4,12 @@ import { errorHelp } from "../openapi/error-help.ts";
 import { clientExample, programs } from "../openapi/programs.ts";
 import { type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
 import {
-  type Answer,
   baseAddress,
   exampleNote,
   exampleOf,
   operationsOf,
   type PlacedOperation,
+  type ShownAnswer,
   type ShownDocument,
   sampleServer,
   sectionsOf,
@@ -65,7 +65,7 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
 }
 
 /** What an answer says, and its own headers. */
-function answerMarkdown(answer: Answer): string {
+function answerMarkdown(answer: ShownAnswer): string {
   const lines = headerFields(answer).map(({ name, description }) => `  - \`${name}\`: ${oneLine(description)}`);
   return [`- **${answer.status}**: ${oneLine(answer.description)}`, ...lines].join("\n");
 }

@@ -2,12 +2,12 @@
 import type { CodeSample } from "../openapi/code-samples.ts";
 import { type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
 import {
-  type Answer,
   type Content,
   exampleNote,
   examplesOf,
   type Parameter,
   type PlacedOperation,
+  type ShownAnswer,
   type ShownDocument,
 } from "../openapi/shown-document.ts";
 import { codeBlock } from "./code-html.ts";
@@ -82,7 +82,7 @@ function list(title: string, fields: readonly Field[]): string {
   return `${title && `<h4>${title}</h4>\n`}<dl class="fields">${items.join("\n")}</dl>`;
 }
 
-function answerHtml(document: ShownDocument, answer: Answer): string {
+function answerHtml(document: ShownDocument, answer: ShownAnswer): string {
   const { status, description, content } = answer;
   const codes = examplesOf(content).flatMap((value) => (value as { code?: string }).code ?? []);
   const isError = Number(status) >= 400;

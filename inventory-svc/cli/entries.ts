@@ -27,7 +27,7 @@ export function formatOf(file: string): Format | undefined {
  * No value of an entry has a line break, so a stray quote spoils only its own line.
  *
  * @param name that messages have for the file
- * @throws OperatorError for a file of which no line can be read: no UTF-8, or no header
+ * @throws OperatorError for a file of which no line can be read: it is UTF-16, or has no header
  */
 export async function* readLines(file: string, format: Format, name = file): AsyncGenerator<Line> {
   await refuseUtf16(file, name);

@@ -11,7 +11,10 @@ import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import { QueueFullError } from "../stock/group-commit.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
 
-/** Gets every call at its end, except streams that their caller left. `error` is undefined after a success. */
+/**
+ * Gets every call at its end, and of a question stream each question instead of the call. It does not get what is cut
+ * short because the caller left the stream. `error` is undefined after a success.
+ */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 
 /** The names in the certificate of a caller (subjectAltName), as Node gives them; undefined without TLS. */

@@ -185,7 +185,7 @@ function withKey<C extends UpdateChange | AdjustChange>(
 /**
  * Names a change by its key. The spaces tell the id from the request id of an adjustment, which has none.
  *
- * Services of two versions keep these ids at the same time, for a day: another form would make repeats happen twice.
+ * During an update, services of two versions look up the same kept ids: another form would make repeats happen twice.
  */
 function onceBy(idempotencyKey: WireKey, change: UpdateChange | AdjustChange): Once {
   const { account, key, fingerprint } = idempotencyKey;

@@ -33,7 +33,7 @@ export interface CleanupOptions {
   readonly ledgerKeptMs: number;
   /** Gets every failure. The next attempt is a minute later. */
   readonly onError: (error: unknown) => void;
-  /** Is called when a gap of the clock begins to keep what is old. */
+  /** Is called when a gap begins to hold up deletion. */
   readonly onWait: () => void;
 }
 
@@ -47,7 +47,8 @@ export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: Clean
   const stopped = new AbortController();
   let waits = false;
   const mustWait = async () => {
-    await retention.noteTime(hourMs).catch(onError); // for two hours; a note that is older is a gap
+    // Failures may last two hours; a longer time without a note counts as a gap.
+    await retention.noteTime(hourMs).catch(onError);
     const hasGap = await retention.hasGap(gapMs, clockWaitMs);
     if (hasGap && !waits) onWait();
     waits = hasGap;

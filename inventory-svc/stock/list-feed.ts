@@ -26,8 +26,9 @@ const maxKept = 64;
 
 /**
  * Lets loads of the list share reads. A load uses rows that were read for another one if their read began after the
- * load did, so its list is as new as if it had read everything itself. A later load finds such rows ahead of it, takes
- * them without waiting, and so draws level. Each load goes at its own pace: a slow one holds up no other.
+ * load did, so its list is as new as if it had read everything itself. A load that begins later takes what an earlier
+ * one has read since then, without a read of its own, and so catches up with it. Each load goes at its own pace: a slow
+ * one holds up no other.
  */
 export class ListFeed {
   readonly #store: Pick<StockStore, "position" | "rowsAfter">;

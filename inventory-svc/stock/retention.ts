@@ -80,8 +80,8 @@ export class Retention {
 
   /**
    * Deletes the tombstones of entries that were removed longer ago than this, the earliest revisions first. The same
-   * transaction moves the floor up to the last of these revisions, so a reader at or above the floor misses no removal.
-   * A step is bounded by the rows that it looks at, tombstones or not.
+   * transaction moves the floor up to the end of what this step has looked at, so a reader at or above the floor
+   * misses no removal. A step is bounded by the rows that it looks at, tombstones or not.
    *
    * @param ageMs by the clock of the database and the times that were noted
    * @param limit maximum rows

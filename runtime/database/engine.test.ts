@@ -16,18 +16,18 @@ test("a durable server by itself has no risks, and its sessions need nothing", (
     canPipeline: true,
     isReadOnly: false,
     writer: "server_id 1",
-    sessionSettings: ["SET @petstore_server = 1"],
+    ownSettings: ["SET @petstore_server = 1"],
     risks: [],
   });
   expect(engine({ ...mariadb, wsrep_on: "OFF", wsrep_sync_wait: "0" })).toMatchObject({
     name: "MariaDB 10.11.19",
     canPipeline: true,
-    sessionSettings: [],
+    ownSettings: [],
   });
 });
 
 test("a session keeps the id of the server that it was prepared on", () => {
-  expect(engine({ ...mysql, server_id: "4294967295" }).sessionSettings).toEqual(["SET @petstore_server = 4294967295"]);
+  expect(engine({ ...mysql, server_id: "4294967295" }).ownSettings).toEqual(["SET @petstore_server = 4294967295"]);
 });
 
 test("a server that takes no writes is recognized, in all degrees of MariaDB 12 and on Aurora", () => {
@@ -56,10 +56,10 @@ test("a server without a binary log is a risk, except in Galera, and its sync_bi
 
 test("Galera gets one statement at a time, and its sessions read what other nodes acknowledged", () => {
   const node = { ...mariadb, wsrep_on: "ON", wsrep_dirty_reads: "ON" };
-  const { name, canPipeline, sessionSettings } = engine({ ...node, wsrep_sync_wait: "4" });
+  const { name, canPipeline, ownSettings } = engine({ ...node, wsrep_sync_wait: "4" });
   expect({ name, canPipeline }).toEqual({ name: "MariaDB 10.11.19, Galera", canPipeline: false });
-  expect(sessionSettings).toEqual(["SET SESSION wsrep_sync_wait = 5", "SET SESSION wsrep_dirty_reads = OFF"]);
-  expect(engine({ ...node, wsrep_sync_wait: "15", wsrep_dirty_reads: "OFF" }).sessionSettings).toEqual([]);
+  expect(ownSettings).toEqual(["SET SESSION wsrep_sync_wait = 5", "SET SESSION wsrep_dirty_reads = OFF"]);
+  expect(engine({ ...node, wsrep_sync_wait: "15", wsrep_dirty_reads: "OFF" }).ownSettings).toEqual([]);
   const options = "base_port = 4567; pc.ignore_quorum = false; pc.ignore_sb = true";
   expect(engine({ ...node, wsrep_provider_options: options }).risks).toEqual([
     expect.stringContaining("pc.ignore_sb=false"),
@@ -87,7 +87,7 @@ test.each([
       group_replication_consistency: consistency,
       group_replication_unreachable_majority_timeout: "5",
     };
-    expect(engine(member)).toMatchObject({ name: "MySQL 9.7.4, Group Replication", sessionSettings: sets, risks: [] });
+    expect(engine(member)).toMatchObject({ name: "MySQL 9.7.4, Group Replication", ownSettings: sets, risks: [] });
   },
 );
 
@@ -118,7 +118,7 @@ test("Vitess is recognized, and its sessions take no transaction in several shar
   expect(engine(primary)).toMatchObject({
     name: "MySQL 8.4.6, Vitess",
     canPipeline: true,
-    sessionSettings: ["SET SESSION sql_select_limit = DEFAULT", "SET SESSION transaction_mode = 'SINGLE'"],
+    ownSettings: ["SET SESSION sql_select_limit = DEFAULT", "SET SESSION transaction_mode = 'SINGLE'"],
     risks: [],
   });
 });
@@ -159,7 +159,7 @@ test("TiDB locks what it writes and reads from leaders, and what a session canno
   };
   expect(engine(tidb)).toMatchObject({
     name: "TiDB 8.0.11",
-    sessionSettings: [
+    ownSettings: [
       "SET SESSION tidb_txn_mode = 'pessimistic'",
       "SET SESSION tidb_replica_read = 'leader'",
       "SET SESSION tidb_load_based_replica_read_threshold = '0s'",

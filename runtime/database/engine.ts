@@ -24,7 +24,7 @@ export interface Engine {
    */
   readonly writer: string;
   /** Statements that give a session what reads rely on. */
-  readonly sessionSettings: readonly string[];
+  readonly ownSettings: readonly string[];
   /**
    * Settings with which an update can be lost, or a read be stale or show an update that a crash takes back, each with
    * what mends it.
@@ -38,7 +38,7 @@ export const sqliteEngine: Engine = {
   canPipeline: false,
   isReadOnly: false,
   writer: "SQLite",
-  sessionSettings: [],
+  ownSettings: [],
   risks: [],
 };
 
@@ -53,7 +53,7 @@ export function engineOf(rows: readonly VariableRow[], altered: readonly Altered
     canPipeline: form !== "Galera",
     isReadOnly: ["read_only", "super_read_only", "innodb_read_only"].some((name) => isOn(variables.get(name))),
     writer: writerOf(variables),
-    sessionSettings: [...rememberServer(variables), ...specific.sessionSettings],
+    ownSettings: [...rememberServer(variables), ...specific.ownSettings],
     risks: [...specific.risks, ...durabilityRisks(variables), ...altered.map(tableRisk)],
   };
 }
@@ -80,7 +80,7 @@ export function isOn(value: unknown): boolean {
   return value !== undefined && value !== null && !["0", "OFF", ""].includes(String(value).toUpperCase());
 }
 
-interface Form extends Pick<Engine, "sessionSettings" | "risks"> {
+interface Form extends Pick<Engine, "ownSettings" | "risks"> {
   /** How the server is replicated; undefined for what it does not tell. */
   readonly form: string | undefined;
 }
@@ -93,14 +93,14 @@ function formOf(variables: Variables): Form {
   if (isVitess(variables)) return { form: "Vitess", ...vitess(waits) };
   if (waits) return { form: "semi-synchronous replication", ...semiSynchronous(waits) };
   if (variables.has("tidb_txn_mode")) return { form: undefined, ...tidb(variables) };
-  return { form: undefined, sessionSettings: [], risks: [] };
+  return { form: undefined, ownSettings: [], risks: [] };
 }
 
 function galera(variables: Variables): Omit<Form, "form"> {
   const syncWait = Number(variables.get("wsrep_sync_wait") ?? 0);
   const options = variables.get("wsrep_provider_options") ?? "";
   return {
-    sessionSettings: [
+    ownSettings: [
       // Bit 1: a read waits until this node has applied what other nodes acknowledged before.
       ...(syncWait & 1 ? [] : [`SET SESSION wsrep_sync_wait = ${syncWait | 1}`]),
       ...(isOn(variables.get("wsrep_dirty_reads")) ? ["SET SESSION wsrep_dirty_reads = OFF"] : []),
@@ -124,7 +124,7 @@ function groupReplication(variables: Variables): Omit<Form, "form"> {
   const needed = consistency === "AFTER" ? "BEFORE_AND_AFTER" : enough[0];
   const neverNotices = Number(variables.get("group_replication_unreachable_majority_timeout") ?? 0) === 0;
   return {
-    sessionSettings: enough.includes(consistency) ? [] : [`SET SESSION group_replication_consistency = '${needed}'`],
+    ownSettings: enough.includes(consistency) ? [] : [`SET SESSION group_replication_consistency = '${needed}'`],
     risks:
       neverNotices && !before.includes(consistency) && isSinglePrimary
         ? [
@@ -175,7 +175,7 @@ function semiSynchronous({ timeoutMs, waitPoint, withoutReplica }: SemiSyncWaits
       "rpl_semi_sync_source_wait_point is AFTER_COMMIT, so readers see updates that a failover can lose: set it to AFTER_SYNC",
     );
   }
-  return { sessionSettings: [], risks };
+  return { ownSettings: [], risks };
 }
 
 const isVitess = (variables: Variables) => /-vitess/i.test(variables.get("version") ?? "");
@@ -184,7 +184,7 @@ function vitess(waits: SemiSyncWaits | undefined): Omit<Form, "form"> {
   const noWait =
     "Vitess replaces a primary by itself, and this one waits for no replica, so a failover can lose updates: set the durability policy of its keyspace to semi_sync";
   return {
-    sessionSettings: [
+    ownSettings: [
       "SET SESSION sql_select_limit = DEFAULT", // VTGate takes no lock of migrations while there is a limit
       // It refuses a transaction in several shards, which it would otherwise commit in one and perhaps not in another.
       "SET SESSION transaction_mode = 'SINGLE'",
@@ -201,7 +201,7 @@ function tidb(variables: Variables): Omit<Form, "form"> {
     ["tidb_guarantee_linearizability", "ON"],
   ] as const;
   return {
-    sessionSettings: wanted
+    ownSettings: wanted
       .filter(([name, value]) => variables.has(name) && variables.get(name) !== value)
       .map(([name, value]) => `SET SESSION ${name} = '${value}'`),
     risks: isOn(variables.get("tidb_rc_read_check_ts"))

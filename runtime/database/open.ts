@@ -114,7 +114,8 @@ function openSqlite(filename: string, { makesFile }: DatabaseOptions): Knex {
   const db = knex({
     client: "better-sqlite3",
     log,
-    // The whole process shares one connection: a second one could not read while the first one writes.
+    // The whole process shares one connection. A second one would gain nothing, because each statement blocks this
+    // thread. It would do harm where it waits for a lock of the first: that wait blocks the thread, too.
     pool: { min: 1, max: 1, afterCreate },
     acquireConnectionTimeout: 10_000,
     connection: { filename, options: { safeIntegers: true } } as Knex.StaticConnectionConfig,
@@ -225,7 +226,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
 async function prepareSession(connection: MysqlConnection, silenceTimeoutMs: number): Promise<Engine> {
   const engine = await askEngine(connection, `${sessionSettings(silenceTimeoutMs)};${askServer}`);
   if (engine.isReadOnly) throw new ReadOnlyServerError();
-  if (engine.sessionSettings.length > 0) await connection.promise().query(engine.sessionSettings.join(";"));
+  if (engine.ownSettings.length > 0) await connection.promise().query(engine.ownSettings.join(";"));
   return engine;
 }
 

@@ -89,7 +89,7 @@ export const keyMigrations: readonly Migration[] = [
   ),
 ];
 
-/** A step that adds a column. @param dropsColumn the column, and its value in a row that has none of its own */
+/** A step that adds a column. @param dropsColumn the column, and the value that means "not set" */
 function columnStep(
   name: string,
   dropsColumn: NonNullable<Migration["dropsColumn"]>,
@@ -135,7 +135,7 @@ function deprecatedUseByOperation(db: Knex, table: Knex.CreateTableBuilder): voi
  * writes in between fails, and writes the same counts half a minute later.
  *
  * @param target stops a second run from moving the new table
- * @param rows selects those of the new table, in the order of its columns
+ * @param rows selects from the old table what the new one gets, in the order of the new columns
  */
 async function rebuildDeprecatedUse(
   db: Knex,

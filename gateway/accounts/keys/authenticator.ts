@@ -45,7 +45,10 @@ export class Authenticator {
   // Two caches, so that a flood of keys that fail cannot push out keys that work. Neither holds a token itself.
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
-  /** Generation, bumped by `forget`: a look-up that began in an older generation is not remembered. */
+  /**
+   * Raised by `forget`. What a look-up of an older generation found is due again at once; that it found nothing is
+   * remembered.
+   */
   #generation = 0;
   readonly #lookUps = new Map<string, Promise<Principal | undefined>>();
   /** How many of `maxNew` are under way. */

@@ -15,7 +15,7 @@ import {
 
 /**
  * Reads the body: a JSON array of 1 to 100 objects with `petId`, `quantity` and, if wanted, `ifMatch` and `reason`.
- * Other members are ignored.
+ * Other members are ignored, unless they look like a precondition or a key.
  *
  * @throws ApiError invalid_json, or invalid_request with a message that names the index and the member that is wrong
  */
