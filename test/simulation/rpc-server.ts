@@ -66,8 +66,8 @@ class ServerCall extends Readable {
   finish(sent: Status): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    this.#connection.send({ kind: "status", id: this.#id, status: sent });
-    setImmediate(() => this.cancel()); // grpc-js reports the end of its stream in the same way
+    // grpc-js reports the end of its stream once it is sent, which a client that reads nothing holds up.
+    this.#connection.send({ kind: "status", id: this.#id, status: sent }, () => this.cancel());
   }
 
   /** Its client has left, or it has ended. */
