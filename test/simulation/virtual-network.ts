@@ -44,6 +44,8 @@ export class End<Message = unknown> {
   /** Called once, after the last message, when the other side has closed or is known to be gone. */
   onClose: () => void = () => {};
   isClosed = false;
+  /** Whether its process has it; before, it belongs to an attempt to connect. */
+  isOpen = false;
   readonly #network: Network;
   peer!: End<Message>;
   #lastArrivalMs = 0;
@@ -153,7 +155,11 @@ export class Network {
     // The kernel of the far host accepts, also while its process is frozen.
     const there = this.wayBetween(from, listener.host);
     const back = this.wayBetween(listener.host, from);
-    const answer = (fromMs: number) => at(from, fromMs + this.latencyMs(), () => !near.isClosed && onOpen(near));
+    const answer = (fromMs: number) =>
+      at(from, fromMs + this.latencyMs(), () => {
+        near.isOpen = !near.isClosed;
+        if (near.isOpen) onOpen(near);
+      });
     const arrive = () => {
       if (listener.host.isDead) {
         near.vanish();
@@ -162,7 +168,10 @@ export class Network {
         return;
       }
       const arrivalMs = nowMs() + this.latencyMs();
-      at(listener.host, arrivalMs, () => !far.isClosed && listener.accept(far as End<never>));
+      at(listener.host, arrivalMs, () => {
+        far.isOpen = !far.isClosed;
+        if (far.isOpen) listener.accept(far as End<never>);
+      });
       if (back.isHeld) back.waiting.push(() => answer(nowMs()));
       else answer(arrivalMs);
     };
@@ -220,6 +229,6 @@ export class Network {
 
   /** The other ends of the connections of a host, for a look at what a stop leaves behind. */
   peersOf(host: Host): string[] {
-    return [...this.#ends].filter((end) => end.host === host).map(({ peer }) => peer.host.name);
+    return [...this.#ends].filter((end) => end.host === host && end.isOpen).map(({ peer }) => peer.host.name);
   }
 }
