@@ -71,8 +71,8 @@ export class ChangeSessions {
    * Sends a request once. Never rejects.
    *
    * When its answer is lost, a change that may have happened gets an error at its deadline. After the deadline the
-   * service decides nothing; what it has decided may still be committing. A later change queues behind it on the
-   * counter lock, so the earlier change never undoes a later one of its caller.
+   * service does not start the change, but one that it has started may still commit. That one holds the counter lock,
+   * and a later change waits for the lock. So the earlier change never undoes a later one of its caller.
    *
    * An idempotent request ends when its stream breaks; `ChangeSender` repeats it and waits for the deadline.
    *

@@ -111,8 +111,8 @@ const reportToExchange: Plugin<UpstreamCall, ServerResponse> = (proxy) => {
 };
 
 /**
- * The request to the upstream, made anew in place of the client's. The library sends every header and the body of the
- * request that it is given, and with `Expect: 100-continue` it offers no chance to remove one.
+ * Builds a new request for the upstream from the client's. If the library got the client's own request, it would send
+ * all of its headers and its body: with `Expect: 100-continue` no header can be removed any more.
  */
 function upstreamCall(request: Request, response: Response, path: string, exchange: Exchange): UpstreamCall {
   const { requestId, principal, clientAddress } = contextOf(response);
