@@ -72,7 +72,7 @@ export class Connection {
     const end = socket.listeners("end").at(-1) as () => void; // the first one is that of the socket itself
     this.#endParsing = end;
     socket.off("data", parse).off("end", end);
-    // With a listener of its own for data, Node gives up its short cut from the socket to the parser.
+    // Once a data listener that is not Node's is there, Node gives up its short cut from the socket to the parser.
     socket.on("data", (bytes: Buffer) => {
       if (this.#end === undefined) this.#receive(bytes);
     });

@@ -53,8 +53,8 @@ const style = [
 ].join("");
 
 /**
- * Tools in a browser read the description from their own origin. The API itself is closed to them: a page that has a
- * key would show it to everybody.
+ * Lets tools that run in a browser, on an origin of their own, read the description. The API itself is closed to them:
+ * a page that has a key would show it to everybody.
  */
 const readableByAll = { "Access-Control-Allow-Origin": "*" };
 

@@ -85,7 +85,7 @@ const ownDirectives = new Set([
   "stale-while-revalidate",
 ]);
 
-/** What stands between two commas; those within quotes part nothing. */
+/** A text between two commas. A comma within quotes does not end it. */
 const member = /(?:[^,"]|"(?:[^"\\]|\\.)*"?)+/g;
 const directive = /^([\w-]+)(?:=(?:"(?:[^"\\]|\\.)*"|[^\s,"=]+))?$/;
 const saysHowLong = /^(no-cache|no-store|max-age="?\d+"?)$/i;
