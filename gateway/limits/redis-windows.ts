@@ -4,10 +4,10 @@ import type { Cluster, Redis } from "ioredis";
 import { Batches } from "../../runtime/batches.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
+import { indexAt, lengthsMs } from "./limit-rule.ts";
+import { chargeScript } from "./limit-rule-lua.ts";
 import { type AccountCounts, countIn, decisionOf, type MemoryWindows } from "./memory-windows.ts";
 import type { Breaker } from "./redis-breaker.ts";
-import { indexAt, lengthsMs } from "./rule.ts";
-import { chargeScript } from "./script.ts";
 import type { Decision, Limiter, Window, WindowsNow } from "./windows.ts";
 
 /** Commands that ioredis adds by `defineCommand`. */

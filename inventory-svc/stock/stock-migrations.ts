@@ -1,7 +1,7 @@
 /** The schema of the stock. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { createTable, type Migration } from "../../runtime/database/migrations.ts";
+import { createTable, dropColumn, type Migration } from "../../runtime/database/migrations.ts";
 import { isSqlite } from "../../runtime/database/open.ts";
 import { petIndex } from "./stock-rows.ts";
 
@@ -146,7 +146,7 @@ export const stockMigrations: readonly Migration[] = [
       if (!(await db.schema.hasColumn("stock_head", "floor"))) return;
       // Services that know no floor would answer a position below it, and miss what is forgotten.
       await db("stock_head").where("floor", ">", 0).update({ epoch: randomUUID() });
-      await db.raw("alter table ?? drop column ??", ["stock_head", "floor"]); // Knex would make a new table for SQLite
+      await dropColumn(db, "stock_head", "floor");
     },
   },
   {

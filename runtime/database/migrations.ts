@@ -185,6 +185,11 @@ export async function createTable(
   await db.schema.renameTable(draft, name);
 }
 
+/** Drops a column, unless an earlier attempt has done so. Knex would build the whole table again on SQLite. */
+export async function dropColumn(db: Knex, table: string, column: string): Promise<void> {
+  if (await db.schema.hasColumn(table, column)) await db.raw("alter table ?? drop column ??", [table, column]);
+}
+
 async function withMigrationLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
   return isSqlite(db) ? await withSqliteLock(db, work) : await withMysqlLock(db, work);
 }

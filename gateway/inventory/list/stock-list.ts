@@ -8,8 +8,8 @@ import { forgetRemovals } from "./chunk.ts";
 import { editChunks } from "./chunks.ts";
 import { fewChanges, findDifference, maxAnswered, renderDifference } from "./difference.ts";
 import { Load, type StockSource } from "./load-list.ts";
+import { ServingQueue } from "./serving-queue.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
-import { Turns } from "./turns.ts";
 
 type Changes = Extract<StockChanges, { kind: "changes" }>;
 
@@ -44,8 +44,8 @@ export class StockList {
    * Differences are made one after the other, because many may be asked for at once, and `PinnedBodies` counts each only
    * while it is sent. Long ones, which may be as large as the list, hold up no short ones.
    */
-  readonly #shortTurns: Turns;
-  readonly #longTurns: Turns;
+  readonly #shortDifferences: ServingQueue;
+  readonly #longDifferences: ServingQueue;
   /** The end of the latest check, Unix milliseconds. */
   #checkedAtMs = 0;
   #onChange: (petIds: readonly bigint[] | undefined) => void = () => {};
@@ -54,8 +54,8 @@ export class StockList {
   constructor(source: StockSource, timeoutMs: number) {
     this.#source = source;
     const late = () => new ApiError("timeout", { cause: new Error(lateCheck) });
-    this.#shortTurns = new Turns(timeoutMs);
-    this.#longTurns = new Turns(timeoutMs);
+    this.#shortDifferences = new ServingQueue(timeoutMs);
+    this.#longDifferences = new ServingQueue(timeoutMs);
     this.#checks = new SharedRead(() => this.#check(), { timeoutMs, late });
   }
 
@@ -94,8 +94,8 @@ export class StockList {
    */
   async changesSince(since: ListTag): Promise<Body> {
     const askedMs = performance.now();
-    const short = await this.#shortTurns.take(askedMs, () => this.#shortChangesSince(since));
-    return short ?? (await this.#longTurns.take(askedMs, () => this.#longChangesSince(since)));
+    const short = await this.#shortDifferences.serve(askedMs, () => this.#shortChangesSince(since));
+    return short ?? (await this.#longDifferences.serve(askedMs, () => this.#longChangesSince(since)));
   }
 
   /** @returns undefined for a long difference */
