@@ -10,7 +10,7 @@ import {
   type QuantityChange,
   refusedIn,
 } from "./change-requests.ts";
-import { ChangeSender } from "./change-sender.ts";
+import { ChangeSender, checkCaller } from "./change-sender.ts";
 import { ChangeSessions } from "./change-sessions.ts";
 import { openInventoryChannel } from "./channel.ts";
 import { Checks } from "./checks.ts";
@@ -26,7 +26,6 @@ import {
   checkDifferent,
   checkEntry,
   checkExpected,
-  checkFunction,
   checkInt64,
   checkInt64s,
   checkPosition,
@@ -134,12 +133,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
       return { items, replayed: changed.some(({ isReplayed }) => isReplayed) };
     },
 
-    apply: async (request, caller) => {
-      const members = ["deadlineMs", "isWanted", "mayRetry"] as const;
-      checkArguments(caller, ...members);
-      for (const name of members) checkFunction(name, caller[name]);
-      return sender.send(checkRequest(request), caller);
-    },
+    apply: async (request, caller) => sender.send(checkRequest(request), checkCaller(caller)),
 
     get changesInFlight() {
       return sessions.changesInFlight;
