@@ -2,7 +2,7 @@
 import { Outage, untilSettled } from "./attempts.ts";
 import { type ChangeOutcome, type ChangeRequest, happensOnce } from "./change-requests.ts";
 import type { ChangeSessions } from "./change-sessions.ts";
-import { boundedMs } from "./grpc-calls.ts";
+import { maxTimeoutMs } from "./grpc-calls.ts";
 import { InventoryError, type StatusName } from "./inventory-error.ts";
 import { checkArguments, checkFunction, checkMs } from "./values.ts";
 
@@ -31,10 +31,7 @@ export function checkCaller(given: ChangeCaller): ChangeCaller {
   const members = ["deadlineMs", "isWanted", "mayRetry"] as const;
   const caller = checkArguments(given, ...members);
   for (const name of members) checkFunction(name, caller[name]);
-  const deadlineMs = () => {
-    const nowMs = performance.now();
-    return nowMs + boundedMs(checkMs("deadlineMs", caller.deadlineMs()) - nowMs);
-  };
+  const deadlineMs = () => Math.min(checkMs("deadlineMs", caller.deadlineMs()), performance.now() + maxTimeoutMs);
   return { ...caller, deadlineMs };
 }
 

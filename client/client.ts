@@ -14,7 +14,14 @@ import { ChangeSender, checkCaller } from "./change-sender.ts";
 import { ChangeSessions } from "./change-sessions.ts";
 import { openInventoryChannel } from "./channel.ts";
 import { Checks } from "./checks.ts";
-import { boundedMs, type CallOptions, callUnary, readStream, type UnaryMethod, unlessAborted } from "./grpc-calls.ts";
+import {
+  type CallOptions,
+  callUnary,
+  maxTimeoutMs,
+  readStream,
+  type UnaryMethod,
+  unlessAborted,
+} from "./grpc-calls.ts";
 import type { InventoryClient, InventoryClientOptions } from "./interface.ts";
 import { InventoryError, notSent } from "./inventory-error.ts";
 import { toPastChange, toWireQuestion } from "./past-changes.ts";
@@ -54,7 +61,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     "timeoutMs",
   );
   checkAddress(channel.address);
-  const defaultMs = boundedMs(ms);
+  const defaultMs = Math.min(ms, maxTimeoutMs);
   const stub = openInventoryChannel(channel, ["getInventoryItem", "batchGetInventoryItems", "listChanges"]);
   const sessions = new ChangeSessions(() => stub.applyChanges());
   const sender = new ChangeSender(sessions, defaultMs);
@@ -74,7 +81,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     throwIfClosed();
     checkArguments<CallOptions>(options, "timeoutMs", "signal", ...(more as []));
     options.signal?.throwIfAborted();
-    return { ...options, timeoutMs: boundedMs(options.timeoutMs ?? defaultMs) };
+    return { ...options, timeoutMs: Math.min(options.timeoutMs ?? defaultMs, maxTimeoutMs) };
   };
   type Begun = ReturnType<typeof begin<CallOptions>>;
   const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: Begun) =>

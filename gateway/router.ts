@@ -3,7 +3,8 @@ import type { IncomingMessage } from "node:http";
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
 import type { Admission } from "./admission/admission.ts";
 import { ApiError } from "./http/api-error.ts";
-import { pathOf, refuseDuplicates, refuseUnknownParameters, requestId, takeBody } from "./http/request.ts";
+import { refuseUnknownParameters } from "./http/query.ts";
+import { pathOf, refuseDuplicates, requestId, takeBody } from "./http/request.ts";
 import {
   addCommonHeaders,
   contextOf,

@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Authenticator } from "../accounts/keys/authenticator.ts";
 import type { PlanName } from "../accounts/keys/plans.ts";
-import { mayUse, type Principal, type Scope } from "../accounts/keys/principal.ts";
+import type { Principal, Scope } from "../accounts/keys/principal.ts";
 import { ApiError } from "../http/api-error.ts";
 import { peerAddress } from "../http/client-address.ts";
 import { bearerToken } from "../http/request.ts";
@@ -121,7 +121,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       ? admitUncharged(context, principal)
       : admitCharged(context, principal, operation);
     if (charging) await charging;
-    if (operation && !mayUse(principal, operation.scope)) throw missingScope(operation.scope);
+    if (operation && !mayUse(principal, operation)) throw missingScope(operation.scope);
   }
 
   /**
@@ -138,7 +138,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     }
     const deciding = limiter.charge(principal.accountId, windows);
     const mayGoOn = deciding instanceof Promise || deciding.admitted;
-    if (mayGoOn && operation?.prefetch && mayUse(principal, operation.scope)) {
+    if (mayGoOn && operation?.prefetch && mayUse(principal, operation)) {
       context.prefetched = operation.prefetch(context.arrivedMs);
       context.prefetched.catch(() => {}); // a refused request does not wait for it
     }
@@ -223,10 +223,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return cause;
   }
 
-  /**
-   * Refuses an address, and closes its connection so that it can hold none. A proxy's stays open: it serves many
-   * clients.
-   */
+  /** Refuses an address. Its connection closes, so that it holds none; that of a proxy, which serves many, stays open. */
   function refuseAddress(socket: Socket, context: RequestContext, by: AddressGuard, decision: Decision): ApiError {
     context.limitHeaders = limitHeaders(by.windows, decision);
     onRefused("none", "address");
@@ -244,4 +241,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
 
   const { headersFor } = guard;
   return { admit, isKeyGood, reverifyCaller, reverifyKey, readmit, admitDocs, setAddressLimits, headersFor };
+}
+
+function mayUse({ scopes }: Principal, { scope }: OperationAccess): boolean {
+  return scope === null || scopes.has(scope);
 }

@@ -1,36 +1,12 @@
-/** Finds and answers what is no valid request. Most of it has no response object: the answer is written to its socket. */
+/** Answers what is no valid request. Most of it has no response object: the answer is written to its socket. */
 import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { ApiError } from "./api-error.ts";
 import { peerAddress } from "./client-address.ts";
 import type { Connection } from "./connection.ts";
-import { requestId } from "./request.ts";
+import { requestId, tooLargeHead } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
 import { jsonType } from "./respond.ts";
-
-/** Header lines that a request may have. Each one costs memory and time, however short it is. */
-export const maxHeaderLines = 100;
-
-/** A registered name or an address, and a port (RFC 9110 section 7.2, RFC 3986 section 3.2). It may be empty. */
-const hostPattern = /^(?:\[[\w.:~!$&'()*+,;=-]*\]|[\w.~!$&'()*+,;=%-]*)(?::\d*)?$/;
-
-export const invalidTarget = new ApiError("invalid_request", {
-  message: "The target of the request is not a valid URL.",
-});
-// RFC 9110 section 15.6.6
-const otherVersion = new ApiError("invalid_request", { status: 505, message: "The API takes HTTP/1.0 and HTTP/1.1." });
-const tooLargeHead = (cause?: Error) =>
-  new ApiError("payload_too_large", {
-    status: 431,
-    message: `The head of the request is larger than 16 KiB or has more than ${maxHeaderLines} lines.`,
-    cause,
-  });
-// RFC 9112 section 6.1
-const otherCoding = new ApiError("invalid_request", { status: 501, message: "The only transfer coding is chunked." });
-const oldChunks = new ApiError("invalid_request", { message: "A request of HTTP/1.0 has no Transfer-Encoding." });
-// RFC 9112 section 3.2
-const noHost = new ApiError("invalid_request", { message: "The request has no Host header." });
-const invalidHost = new ApiError("invalid_request", { message: "The Host header is not a host with a port." });
 
 /** What every answer to a request that does not get to its route needs. */
 export interface InvalidRequestOptions {
@@ -43,31 +19,6 @@ export interface InvalidRequestOptions {
   readonly headersFor: (address: string, request?: IncomingMessage) => HeaderList;
   /** Gets every invalid request. Each one ends its connection. */
   readonly onMalformed: (error: ApiError, requestId: string) => void;
-}
-
-/**
- * The fault of a request that Node's parser has let through; undefined for a valid one. A target that is a URL without
- * a valid host, or that has a fragment (RFC 9112 section 3.2), is taken out of the request: `url.parse`, which Express
- * uses for both, may print it, with what is secret in it.
- */
-export function requestFault(request: IncomingMessage): ApiError | undefined {
-  const { httpVersion, rawHeaders, headers } = request;
-  const [, host = ""] = /^[^/?#]*:\/\/([^/?#]*)/.exec(request.url!) ?? [];
-  if (!hostPattern.test(host) || request.url!.includes("#")) {
-    request.url = "";
-    return invalidTarget;
-  }
-  if (rawHeaders.length > 2 * maxHeaderLines) return tooLargeHead();
-  const { "transfer-encoding": coding } = headers;
-  if (coding !== undefined && !/^chunked$/i.test(coding)) return otherCoding;
-  if (httpVersion === "1.0") {
-    if (coding !== undefined) return oldChunks;
-  } else if (httpVersion !== "1.1") {
-    return otherVersion;
-  } else if (headers.host === undefined) {
-    return noHost;
-  }
-  return hostPattern.test(headers.host ?? "") ? undefined : invalidHost;
 }
 
 /** The public error for what Node's parser found wrong. */

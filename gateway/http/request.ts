@@ -1,13 +1,64 @@
-/** Reads the parts of a request that are the same for every operation: its id, key, path, query and body. */
+/** Reads and checks the parts of a request that are the same for every operation: head, id, key, path and body. */
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
+import Negotiator from "negotiator";
 import parseurl from "parseurl";
 import { ApiError } from "./api-error.ts";
+
+/** Header lines that a request may have. Each one costs memory and time, however short it is. */
+export const maxHeaderLines = 100;
+
+/** A registered name or an address, and a port (RFC 9110 section 7.2, RFC 3986 section 3.2). It may be empty. */
+const hostPattern = /^(?:\[[\w.:~!$&'()*+,;=-]*\]|[\w.~!$&'()*+,;=%-]*)(?::\d*)?$/;
+
+export const invalidTarget = new ApiError("invalid_request", {
+  message: "The target of the request is not a valid URL.",
+});
+// RFC 9110 section 15.6.6
+const otherVersion = new ApiError("invalid_request", { status: 505, message: "The API takes HTTP/1.0 and HTTP/1.1." });
+export const tooLargeHead = (cause?: Error) =>
+  new ApiError("payload_too_large", {
+    status: 431,
+    message: `The head of the request is larger than 16 KiB or has more than ${maxHeaderLines} lines.`,
+    cause,
+  });
+// RFC 9112 section 6.1
+const otherCoding = new ApiError("invalid_request", { status: 501, message: "The only transfer coding is chunked." });
+const oldChunks = new ApiError("invalid_request", { message: "A request of HTTP/1.0 has no Transfer-Encoding." });
+// RFC 9112 section 3.2
+const noHost = new ApiError("invalid_request", { message: "The request has no Host header." });
+const invalidHost = new ApiError("invalid_request", { message: "The Host header is not a host with a port." });
+
+/**
+ * The fault of a request that Node's parser has let through; undefined for a valid one. A target that is a URL without
+ * a valid host, or that has a fragment (RFC 9112 section 3.2), is taken out of the request: `url.parse`, which Express
+ * uses for both, may print it, with what is secret in it.
+ */
+export function requestFault(request: IncomingMessage): ApiError | undefined {
+  const { httpVersion, rawHeaders, headers } = request;
+  const [, host = ""] = /^[^/?#]*:\/\/([^/?#]*)/.exec(request.url!) ?? [];
+  if (!hostPattern.test(host) || request.url!.includes("#")) {
+    request.url = "";
+    return invalidTarget;
+  }
+  if (rawHeaders.length > 2 * maxHeaderLines) return tooLargeHead();
+  const { "transfer-encoding": coding } = headers;
+  if (coding !== undefined && !/^chunked$/i.test(coding)) return otherCoding;
+  if (httpVersion === "1.0") {
+    if (coding !== undefined) return oldChunks;
+  } else if (httpVersion !== "1.1") {
+    return otherVersion;
+  } else if (headers.host === undefined) {
+    return noHost;
+  }
+  return hostPattern.test(headers.host ?? "") ? undefined : invalidHost;
+}
 
 /**
  * An id that a caller may choose. It goes into logs and to the internal services, so nothing like an API key passes.
  */
-const acceptableId = /^(?!.*ps_[a-z0-9]{1,16}_)[\w.:-]{1,64}$/;
+const acceptableId = /^(?!.*ps_[a-z0-9]{1,16}_)[\w.:-]+$/;
+const maxIdLength = 64;
 
 // A random start for the process and a counter: as unique as a UUID, at a fraction of the cost.
 const idPrefix = randomBytes(9).toString("base64url");
@@ -15,7 +66,7 @@ let idCount = 0;
 
 /** The caller's `X-Request-Id` if it is acceptable, else a new one. */
 export function requestId(header: string | string[] | undefined): string {
-  if (typeof header === "string" && acceptableId.test(header)) return header;
+  if (typeof header === "string" && header.length <= maxIdLength && acceptableId.test(header)) return header;
   idCount += 1;
   return `${idPrefix}-${idCount.toString(36)}`;
 }
@@ -55,54 +106,33 @@ export function pathOf(request: IncomingMessage): string {
   }
 }
 
-/** The query parameters of a request. */
-export function queryOf(request: IncomingMessage): URLSearchParams {
-  return new URLSearchParams((parseurl(request)?.query as string | null) ?? "");
+/**
+ * Whether `If-None-Match` names one of these tags (RFC 9110 section 13.1.2): weak comparison, and `*` for any.
+ *
+ * @param etags tags of the current representation, with their quotes
+ */
+export function matchesEtag(ifNoneMatch: string | undefined, ...etags: readonly string[]): boolean {
+  if (ifNoneMatch === undefined) return false;
+  if (ifNoneMatch.trim() === "*") return true;
+  return (ifNoneMatch.match(/"[^"]*"/g) ?? []).some((tag) => etags.includes(tag));
+}
+
+/** The longest `Accept-Encoding` that is read, in characters. Reading it costs more time than any other header. */
+const maxAcceptEncoding = 1_024;
+
+/** Whether a caller prefers gzip to the bytes as they are. */
+export function acceptsGzip(request: IncomingMessage): boolean {
+  const { "accept-encoding": accepted } = request.headers;
+  if (accepted === undefined || accepted.length > maxAcceptEncoding) return false;
+  return new Negotiator(request).encoding(["gzip", "identity"]) === "gzip";
 }
 
 /** A name that an error may repeat: it is short, and nothing like an API key. */
 const nameToRepeat = /^(?!.*ps_[a-z0-9]{1,16}_)[\x20-\x7e]{1,64}$/;
 
-/**
- * Refuses a query with a parameter that the operation does not have.
- *
- * @throws ApiError invalid_request that names the parameter
- */
-export function refuseUnknownParameters(request: IncomingMessage, known: readonly string[]): void {
-  if (!request.url!.includes("?")) return;
-  for (const name of queryOf(request).keys()) {
-    if (known.includes(name)) continue;
-    const has = known.length === 0 ? "takes none" : `takes ${known.join(" and ")}`;
-    const message = `There is ${noneNamed("query parameter", name)}: the operation ${has}.`;
-    throw new ApiError("invalid_request", { message });
-  }
-}
-
 /** Words for a message about a name that a caller made up. */
 export function noneNamed(kind: string, name: string): string {
   return nameToRepeat.test(name) ? `no ${kind} ${name}` : `no such ${kind}`;
-}
-
-/**
- * Reads a query parameter that may be there once.
- *
- * @throws ApiError invalid_request when it is there several times
- */
-export function queryValue(query: URLSearchParams, name: string): string | undefined {
-  const [value, ...others] = query.getAll(name);
-  if (others.length === 0) return value;
-  throw new ApiError("invalid_request", { message: `${name} may be there once.` });
-}
-
-/**
- * Reads the text of a query parameter that is a whole number from 1 to `max`.
- *
- * @throws ApiError invalid_request
- */
-export function readWholeNumber(name: string, text: string, max: number): number {
-  const value = /^[1-9]\d{0,8}$/.test(text) ? Number(text) : Number.NaN;
-  if (value <= max) return value;
-  throw new ApiError("invalid_request", { message: `${name} must be a whole number from 1 to ${max}.` });
 }
 
 const maxBodyBytes = 16 * 1024;

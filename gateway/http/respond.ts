@@ -1,6 +1,5 @@
-/** Writes responses: JSON and errors, and the checks that several kinds of responses share. */
+/** Writes responses: JSON and errors. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import Negotiator from "negotiator";
 import { type ApiError, toApiError } from "./api-error.ts";
 import { pathOf } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
@@ -39,21 +38,4 @@ export function writeError(request: IncomingMessage, response: ServerResponse, t
   for (const name of bodyHeaders) response.removeHeader(name);
   writeJson(request, response, error.status, error.body, error.headersAt(pathOf(request)));
   return error;
-}
-
-/**
- * Whether `If-None-Match` names one of these tags (RFC 9110 section 13.1.2): weak comparison, and `*` for any.
- *
- * @param etags tags of the current representation, with their quotes
- */
-export function matchesEtag(ifNoneMatch: string | undefined, ...etags: readonly string[]): boolean {
-  if (ifNoneMatch === undefined) return false;
-  if (ifNoneMatch.trim() === "*") return true;
-  return (ifNoneMatch.match(/"[^"]*"/g) ?? []).some((tag) => etags.includes(tag));
-}
-
-/** Whether a caller prefers gzip to the bytes as they are. */
-export function acceptsGzip(request: IncomingMessage): boolean {
-  if (request.headers["accept-encoding"] === undefined) return false;
-  return new Negotiator(request).encoding(["gzip", "identity"]) === "gzip";
 }

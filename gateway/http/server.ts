@@ -6,17 +6,9 @@ import type { Request, Response, Router } from "express";
 import { ApiError } from "./api-error.ts";
 import { addressBlock, peerAddress } from "./client-address.ts";
 import { type BodyFault, Connection, lingerMs } from "./connection.ts";
-import {
-  type InvalidRequestOptions,
-  invalidTarget,
-  maxHeaderLines,
-  parserError,
-  refusalHeaders,
-  refuseInvalid,
-  requestFault,
-} from "./invalid-requests.ts";
+import { type InvalidRequestOptions, parserError, refusalHeaders, refuseInvalid } from "./invalid-requests.ts";
 import type { Overload } from "./overload.ts";
-import { pathOf, requestId } from "./request.ts";
+import { invalidTarget, maxHeaderLines, pathOf, requestFault, requestId } from "./request.ts";
 import { waitsForOthers } from "./request-context.ts";
 import { writeJson } from "./respond.ts";
 import { Shares } from "./shares.ts";

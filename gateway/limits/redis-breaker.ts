@@ -1,5 +1,8 @@
 /** Keeps callers from waiting for a Redis that does not answer. */
-import { NoAnswerError, redisInTime } from "./redis-connection.ts";
+import { inTime } from "../../runtime/in-time.ts";
+
+/** Longest wait of requests for an answer. Only the first requests wait for it: then the breaker is open. */
+export const answerTimeoutMs = 200;
 
 export interface BreakerOptions {
   /** Resolves when Redis can do again what it failed to do for this key. */
@@ -72,3 +75,16 @@ export class Breaker {
 function away(): Error {
   return new Error("Redis is away");
 }
+
+/**
+ * Waits for an answer of Redis. An answer that arrived in time counts, even if this thread reads it late: Redis has run
+ * the command, and to decide again would charge twice. This does not hold when the thread was busy for more than a
+ * second: then the `commandTimeout` of ioredis comes first.
+ *
+ * @throws what the command throws; NoAnswerError when there is no answer in time
+ */
+export function redisInTime<T>(answer: Promise<T>): Promise<T> {
+  return inTime(answer, answerTimeoutMs, () => new NoAnswerError(`no answer within ${answerTimeoutMs} ms`));
+}
+
+class NoAnswerError extends Error {}

@@ -1,10 +1,7 @@
 /** Connects to Redis or Valkey: one server, a cluster, or servers behind Sentinel. */
 import { once } from "node:events";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
-import { inTime } from "../../runtime/in-time.ts";
-
-/** Longest wait of requests for an answer. Only the first requests wait for it: then the breaker is open. */
-const answerTimeoutMs = 200;
+import { answerTimeoutMs, redisInTime } from "./redis-breaker.ts";
 
 const connectTimeoutMs = 1_000;
 
@@ -98,17 +95,6 @@ export function isRedisUrl(text: string): boolean {
 }
 
 /**
- * Waits for an answer of Redis. An answer that arrived in time counts, even if this thread reads it late: Redis has run
- * the command, and to decide again would charge twice. This does not hold when the thread was busy for more than a
- * second: then the `commandTimeout` of ioredis comes first.
- *
- * @throws what the command throws; NoAnswerError when there is no answer in time
- */
-export function redisInTime<T>(answer: Promise<T>): Promise<T> {
-  return inTime(answer, answerTimeoutMs, () => new NoAnswerError(`no answer within ${answerTimeoutMs} ms`));
-}
-
-/**
  * Resolves when the node of this key takes a write. A PING would prove less: replicas, full servers and the remaining
  * nodes of a cluster answer it too.
  */
@@ -121,8 +107,6 @@ export async function firstAnswer(redis: Redis | Cluster): Promise<void> {
   await once(redis, "ready"); // which rejects at "error"
   await probe(redis, "start");
 }
-
-export class NoAnswerError extends Error {}
 
 /** What may follow the hosts, for each kind. */
 const paths = {

@@ -4,8 +4,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { gzipSync } from "node:zlib";
 import { type Request, type RequestHandler, type Response, Router } from "express";
-import { pathOf } from "../http/request.ts";
-import { acceptsGzip, matchesEtag } from "../http/respond.ts";
+import { acceptsGzip, matchesEtag, pathOf } from "../http/request.ts";
 
 export interface PageOptions {
   /** Admits a request, or rejects with the error that answers it. */

@@ -34,10 +34,9 @@ export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHead
 export function queryToSendUp(url: string): string {
   const start = url.indexOf("?");
   if (start === -1) return "";
-  const kept = url
-    .slice(start + 1)
-    .split("&")
-    .filter((parameter) => !showsKey(parameter));
+  const query = url.slice(start + 1);
+  if (!showsKey(query)) return `?${query}`;
+  const kept = query.split("&").filter((parameter) => parameter !== "" && !showsKey(parameter));
   return `?${kept.join("&")}`;
 }
 

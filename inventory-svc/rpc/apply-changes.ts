@@ -9,7 +9,7 @@ import type {
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type Item, maxQuantity } from "../../proto/pet.ts";
 import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
-import { type Actor, type Change, type ChangeGroup, type Outcome, onceOf } from "../stock/change.ts";
+import type { Actor, Change, ChangeGroup, Outcome } from "../stock/change.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import { asRetryable, RpcError, toRpcError, toStatus } from "./rpc-error.ts";
 import type { OnCall, QuestionStream } from "./served-calls.ts";
@@ -62,7 +62,7 @@ async function applyGroup(
     const read = readGroup(group, caller);
     const { changes } = read;
     const written = commits.submit(read, stream.wantedUntil(group.deadlineMs));
-    const outcomes = await (changes.every(onceOf) ? asRetryable(written) : written);
+    const outcomes = await (changes.every(({ once }) => once) ? asRetryable(written) : written);
     return outcomes.map((outcome, i) => {
       try {
         const { kind, item } = entryOrRefuse(changes[i]!, outcome);
@@ -111,7 +111,7 @@ export function entryOrRefuse(change: Change, outcome: Outcome): Settled {
         { metadata: describe(outcome.item) },
       );
     case "id_reused": {
-      const requestId = onceOf(change)?.requestId;
+      const requestId = change.once?.requestId;
       if (requestId === undefined) {
         throw new RpcError("KEY_REUSED", "the idempotency key was used for another request", {
           metadata: { pet_id: String(change.petId) },

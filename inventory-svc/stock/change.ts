@@ -18,6 +18,11 @@ interface AnyChange {
   readonly reason?: string | undefined;
 }
 
+/** A change that happens each time it is asked for. */
+interface RepeatedChange extends AnyChange {
+  readonly once?: undefined;
+}
+
 /** A change that can depend on the revision of its entry, and that can happen once. */
 interface ConditionalChange extends AnyChange {
   readonly expectedRevisions?: readonly bigint[] | undefined;
@@ -41,10 +46,10 @@ export interface AdjustChange extends ConditionalChange {
 export type Change =
   | UpdateChange
   | AdjustChange
-  | (AnyChange & { readonly kind: "create" } & ItemInput)
-  | (AnyChange & { readonly kind: "remove" })
+  | (RepeatedChange & { readonly kind: "create" } & ItemInput)
+  | (RepeatedChange & { readonly kind: "remove" })
   /** Makes the entry or brings it to this state, as an import does. */
-  | (AnyChange & { readonly kind: "put" } & ItemInput);
+  | (RepeatedChange & { readonly kind: "put" } & ItemInput);
 
 /** Who makes a change. */
 export type Actor =
@@ -106,9 +111,4 @@ export interface LedgerChange {
   readonly once: Once | undefined;
   readonly reason: string | undefined;
   readonly origin: Origin;
-}
-
-/** What makes a change happen once; undefined for a change that happens each time. */
-export function onceOf(change: Change): Once | undefined {
-  return change.kind === "update" || change.kind === "adjust" ? change.once : undefined;
 }

@@ -1,14 +1,6 @@
 /** Decides what each change of a batch does to the stock. Pure: no database, no clock. */
 import { itemFields, type LedgerKind, type ListedItem, maxQuantity } from "../../proto/pet.ts";
-import {
-  type Change,
-  type ChangeGroup,
-  type LedgerChange,
-  type OnceRecord,
-  type Origin,
-  type Outcome,
-  onceOf,
-} from "./change.ts";
+import type { Change, ChangeGroup, LedgerChange, OnceRecord, Origin, Outcome } from "./change.ts";
 
 /** The result of a batch. */
 export interface BatchResult {
@@ -68,7 +60,7 @@ class WorkingStock {
 
   apply(group: ChangeGroup): Outcome[] {
     const { changes } = group;
-    const ids = changes.flatMap((change) => onceOf(change)?.id ?? []);
+    const ids = changes.flatMap((change) => change.once?.id ?? []);
     const known = ids.filter((id) => this.#onceRecords.has(id)).length;
     // Old records are deleted one by one. A group of which only some are left must not be answered as half a repeat.
     const isPart = group.isAllOrNothing && known > 0 && known < changes.length;
@@ -78,7 +70,7 @@ class WorkingStock {
   }
 
   #isReused(change: Change): boolean {
-    const once = onceOf(change);
+    const once = change.once;
     const first = once && this.#onceRecords.get(once.id);
     return first !== undefined && (first.fingerprint !== once?.fingerprint || first.item.petId !== change.petId);
   }
@@ -86,7 +78,7 @@ class WorkingStock {
   /** Makes the changes on a copy of what they concern, and takes its result over if none is refused. */
   #makeAll({ changes, origin }: ChangeGroup): Outcome[] {
     const rows = changes.flatMap(({ petId }) => this.#rows.get(petId) ?? []);
-    const records = changes.flatMap((change) => this.#onceRecords.get(onceOf(change)?.id ?? "") ?? []);
+    const records = changes.flatMap((change) => this.#onceRecords.get(change.once?.id ?? "") ?? []);
     const trial = new WorkingStock({ rows, records, revision: this.revision, lowestId: this.#lowestId });
     const outcomes = trial.apply({ changes, origin });
     const refused = outcomes.findIndex(({ kind }) => kind !== "done" && kind !== "replayed");
@@ -97,7 +89,7 @@ class WorkingStock {
 
   /** A repeat gets the answer of the first time, whatever has become of the entry since. Refusals are not recorded. */
   #make(change: Change, origin: Origin): Outcome {
-    const once = onceOf(change);
+    const once = change.once;
     const first = once && this.#onceRecords.get(once.id);
     if (first) return { kind: "replayed", item: first.item };
     const row = this.#rows.get(change.petId);

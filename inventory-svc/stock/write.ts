@@ -14,7 +14,7 @@ import {
   Transaction,
 } from "../../runtime/database/statements.ts";
 import { InvariantError } from "../../runtime/invariant.ts";
-import { type Change, type ChangeGroup, type LedgerChange, type Outcome, onceOf } from "./change.ts";
+import type { Change, ChangeGroup, LedgerChange, Outcome } from "./change.ts";
 import { type BatchInput, type BatchResult, decideChanges } from "./decide-changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./stock-errors.ts";
 import {
@@ -124,7 +124,7 @@ async function lockAndRead(
   const [counters, rows, records = [], [lowest] = []] = (await transaction.run(
     statements.lockCounter,
     statements.entries(new Set(changes.map((change) => change.petId))),
-    ...statements.recordsAndLowestId(new Set(changes.flatMap((change) => onceOf(change)?.id ?? []))),
+    ...statements.recordsAndLowestId(new Set(changes.flatMap((change) => change.once?.id ?? []))),
   )) as [Position[], EntryRow[], OnceRow[]?, { id: bigint | null }[]?];
   const [counter] = counters;
   if (!counter) throw noCounter();

@@ -1,12 +1,6 @@
 // A plain model of the stock, and random changes to compare it with the real one.
 import fc from "fast-check";
-import {
-  type Change,
-  type ChangeGroup,
-  type OnceRecord,
-  type Outcome,
-  onceOf,
-} from "../../inventory-svc/stock/change.ts";
+import type { Change, ChangeGroup, OnceRecord, Outcome } from "../../inventory-svc/stock/change.ts";
 import { type ListedItem, maxPetId, maxQuantity, minPetId, petStatuses } from "../../proto/pet.ts";
 
 /** Every kind of outcome, sorted. A comparison proves something only when all of them occur. */
@@ -35,10 +29,10 @@ export const emptyModel = (revision: bigint): Model => ({ rows: new Map(), recor
 
 /** Applies the changes of a group to the model, one after the other. @returns an outcome for each */
 export function perform(model: Model, { changes, isAllOrNothing }: ChangeGroup): Outcome[] {
-  const isNew = (change: Change) => !model.records.has(onceOf(change)?.id ?? "");
+  const isNew = (change: Change) => !model.records.has(change.once?.id ?? "");
   const isReused = changes.some((change, i) => {
-    const once = onceOf(change);
-    if (once && changes.some((other, j) => j !== i && onceOf(other)?.id === once.id)) return true;
+    const once = change.once;
+    if (once && changes.some((other, j) => j !== i && other.once?.id === once.id)) return true;
     const first = model.records.get(once?.id ?? "");
     return first && (first.fingerprint !== once!.fingerprint || first.item.petId !== change.petId);
   });
@@ -58,7 +52,7 @@ export function perform(model: Model, { changes, isAllOrNothing }: ChangeGroup):
 function performOne(model: Model, change: Change): Outcome {
   const before = model.rows.get(change.petId);
   const exists = before !== undefined && !before.removed;
-  const once = onceOf(change);
+  const once = change.once;
   const first = model.records.get(once?.id ?? "");
   if (first) return { kind: "replayed", item: first.item };
   if (change.kind === "create" ? exists : !exists && change.kind !== "put") {

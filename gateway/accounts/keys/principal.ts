@@ -24,8 +24,3 @@ export const defaultScopes = ["inventory:read", "inventory:write", "store:read"]
 
 export const scopes = [...defaultScopes, "keys:rotate"] as const;
 export type Scope = (typeof scopes)[number];
-
-/** @param scope null where any valid key will do */
-export function mayUse({ scopes }: Principal, scope: Scope | null): boolean {
-  return scope === null || scopes.has(scope);
-}

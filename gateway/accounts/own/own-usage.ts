@@ -2,7 +2,7 @@
 import type { Request, RequestHandler } from "express";
 import type { Admission } from "../../admission/admission.ts";
 import { unavailable } from "../../admission/admission-errors.ts";
-import { queryOf, readWholeNumber } from "../../http/request.ts";
+import { queryOf, readWholeNumber } from "../../http/query.ts";
 import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import type { UsageRecorder } from "../usage/usage-recorder.ts";

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import type { RequestHandler } from "express";
 import type { EntryThen, PastChange } from "../../../client/past-changes.ts";
-import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
+import { queryOf, queryValue, readWholeNumber } from "../../http/query.ts";
 import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { readEntryTag, readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";

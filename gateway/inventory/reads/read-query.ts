@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { minPetId, parsePetId } from "../../../proto/pet.ts";
 import { ApiError } from "../../http/api-error.ts";
-import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
+import { queryOf, queryValue, readWholeNumber } from "../../http/query.ts";
 import type { PageRange } from "../list/page.ts";
 import type { ListTag } from "../list/stock-list.ts";
 
