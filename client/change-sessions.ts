@@ -71,7 +71,7 @@ export class ChangeSessions {
    * Sends a request once. Never rejects.
    *
    * When its answer is lost, a change that may have happened gets an error at its deadline. After the deadline the
-   * service does not start the change, but one that it has started may still commit. That one holds the counter lock,
+   * service does not start the change, but one that it has started may still commit. That one holds the lock on the head,
    * and a later change waits for the lock. So the earlier change never undoes a later one of its caller.
    *
    * An idempotent request ends when its stream breaks; `ChangeSender` repeats it and waits for the deadline.

@@ -16,7 +16,7 @@ import { includes, leastRoles, type Role, type RoleTable } from "./roles.ts";
 export interface MutualTlsOptions {
   readonly files: TlsFiles;
   readonly roles: RoleTable;
-  readonly onRefused: OnRefused;
+  readonly onDenied: OnDenied;
   readonly log: TlsLog;
 }
 
@@ -27,20 +27,20 @@ export interface MutualTlsOptions {
  *
  * @throws Error that says what is wrong with the files
  */
-export function mutualTls({ files, roles, onRefused, log }: MutualTlsOptions): ServerCredentials {
+export function mutualTls({ files, roles, onDenied: onRefused, log }: MutualTlsOptions): ServerCredentials {
   const certificates = new CertificateFiles(files, log);
   const tls = experimental.createCertificateProviderServerCredentials(certificates, certificates, true);
   return experimental.createServerCredentialsWithInterceptors(tls, [roleInterceptor(roles, onRefused)]);
 }
 
 /** Receives the path and the error of every refused call. */
-export type OnRefused = (method: string, error: RpcError) => void;
+export type OnDenied = (method: string, error: RpcError) => void;
 
 /**
  * Creates an interceptor that passes a call when its caller's certificate has the role for it, and ends other calls
  * with ROLE_REQUIRED. It checks once for each call, not for each message.
  */
-function roleInterceptor(table: RoleTable, onRefused: OnRefused): ServerInterceptor {
+function roleInterceptor(table: RoleTable, onRefused: OnDenied): ServerInterceptor {
   return ({ path }, call) => {
     // A call that is not in the table of calls needs the highest role.
     const error = withoutRole.test(path) ? undefined : roleError(call, needed.get(path) ?? "admin", table);

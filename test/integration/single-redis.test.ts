@@ -137,7 +137,7 @@ test("a frozen Redis delays all that use it by one time-out, and after that noth
   const server = await startRedisServer();
   stack.defer(() => server.stop());
   const replica = startReplica(stack, server.url);
-  const { limiter, guards, shareRefusals } = replica;
+  const { limiter, guards, shareStrikes: shareRefusals } = replica;
   await until(() => isCounting(replica));
   const useAll = () => [
     Promise.resolve(limiter.charge(newAccount(), windows)),
@@ -158,7 +158,7 @@ test("a frozen Redis delays all that use it by one time-out, and after that noth
   };
   const all = Promise.all([...waiting, ...later, ...useAll()]);
   expect(await Promise.race([all, turns()])).not.toBe("waits");
-  replica.notify("not sent");
+  replica.invalidate("not sent");
   await server.kill("SIGCONT");
   await until(async () => (await isCounting(replica)) && (await areNoticesSent([replica, replica])));
 });

@@ -1,4 +1,4 @@
-import { RefusalCounter } from "./refusals.ts";
+import { Strikes } from "./strikes.ts";
 
 const second = 1_000;
 const minute = 60 * second;
@@ -8,14 +8,14 @@ const day = 24 * 60 * minute;
 function counterOf(tooMany: number) {
   const found: string[] = [];
   const clock = { nowMs: 0 };
-  const counter = new RefusalCounter({
+  const counter = new Strikes({
     tooMany,
     onTooMany: async (keyId) => void found.push(keyId),
     now: () => clock.nowMs,
   });
   const refuse = (keyId: string, atMs: number, waitMs = day) => {
     clock.nowMs = atMs;
-    counter.refused(keyId, waitMs);
+    counter.throttled(keyId, waitMs);
   };
   return { found, refuse };
 }
@@ -58,9 +58,9 @@ describe("the counter of refusals", () => {
       return stored.promise;
     };
     let nowMs = 0;
-    const counter = new RefusalCounter({ tooMany: 30, onTooMany, now: () => (nowMs += second) });
+    const counter = new Strikes({ tooMany: 30, onTooMany, now: () => (nowMs += second) });
     const refuse = (times: number) => {
-      for (let i = 0; i < times; i++) counter.refused("k", day);
+      for (let i = 0; i < times; i++) counter.throttled("k", day);
     };
     refuse(30 + 59);
     expect(found).toEqual(["k"]);
@@ -122,7 +122,7 @@ describe("the counter of refusals", () => {
     let nowMs = 0;
     const replicas = [0, 1, 2].map(
       (replica) =>
-        new RefusalCounter({
+        new Strikes({
           tooMany: 30,
           onTooMany: async () => {
             found.push(replica);
@@ -140,7 +140,7 @@ describe("the counter of refusals", () => {
         }),
     );
     for (let i = 0; i < 11; i++) {
-      for (const replica of replicas) replica.refused("k", day);
+      for (const replica of replicas) replica.throttled("k", day);
       nowMs += second;
     }
     await reported.promise;
@@ -150,7 +150,7 @@ describe("the counter of refusals", () => {
   test("shares none of what is refused while a ban is being stored, which would bring a second ban", async () => {
     const shared = Promise.withResolvers<ReadonlyMap<string, number>>();
     let nowMs = 0;
-    const counter = new RefusalCounter({
+    const counter = new Strikes({
       tooMany: 30,
       onTooMany: () => new Promise(() => {}),
       share: async (added) => {
@@ -159,7 +159,7 @@ describe("the counter of refusals", () => {
       },
       now: () => (nowMs += second / 2),
     });
-    for (let i = 0; i < 30 + 59; i++) counter.refused("k", day);
+    for (let i = 0; i < 30 + 59; i++) counter.throttled("k", day);
     expect([...(await shared.promise)]).toEqual([["k", 30]]);
   });
 
@@ -167,8 +167,8 @@ describe("the counter of refusals", () => {
     const { jest } = import.meta;
     jest.useFakeTimers();
     const share = jest.fn(async () => []);
-    const counter = new RefusalCounter({ tooMany: 30, onTooMany: async () => {}, share, now: () => 0 });
-    counter.refused("k", day);
+    const counter = new Strikes({ tooMany: 30, onTooMany: async () => {}, share, now: () => 0 });
+    counter.throttled("k", day);
     counter.close();
     jest.advanceTimersByTime(minute);
     expect(share).not.toHaveBeenCalled();
