@@ -74,9 +74,9 @@ async function start(): Promise<RunningProcess> {
   });
 
   const files = serviceTls(config);
-  const onRefused: OnDenied = (method, error) => metrics.onCall(method, 0, error.code, error);
+  const onDenied: OnDenied = (method, error) => metrics.onCall(method, 0, error.code, error);
   const credentials = files
-    ? mutualTls({ files, roles: config.INVENTORY_TLS_ROLES ?? new Map(), log, onDenied: onRefused })
+    ? mutualTls({ files, roles: config.INVENTORY_TLS_ROLES ?? new Map(), log, onDenied })
     : ServerCredentials.createInsecure();
 
   let isLeaving = false;

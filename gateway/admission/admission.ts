@@ -99,16 +99,7 @@ export interface Admission {
 
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
-  const {
-    authenticator,
-    onUse,
-    limiter,
-    windowsFor,
-    accountGuard,
-    strikes: refusals,
-    onThrottled: onRefused,
-    now,
-  } = options;
+  const { authenticator, onUse, limiter, windowsFor, accountGuard, strikes, onThrottled, now } = options;
   const guard = new AddressGuard("without a valid key", options.guardPerMinute, now);
   const docsGuard = new AddressGuard("for documents", docsPerMinute, now);
 
@@ -162,8 +153,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;
     const { seconds, resetAtMs } = bindingWindow(decision.states);
-    refusals.throttled(principal.familyId, resetAtMs - decision.nowMs);
-    onRefused(principal.plan, seconds === 60 ? "minute" : "day");
+    strikes.throttled(principal.familyId, resetAtMs - decision.nowMs);
+    onThrottled(principal.plan, seconds === 60 ? "minute" : "day");
     throw overLimit(decision);
   }
 
@@ -235,7 +226,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Refuses an address. Its connection closes, so that it holds none; that of a proxy, which serves many, stays open. */
   function refuseAddress(socket: Socket, context: RequestContext, by: AddressGuard, decision: Decision): ApiError {
     context.limitHeaders = limitHeaders(by.windows, decision);
-    onRefused("none", "address");
+    onThrottled("none", "address");
     const headers = peerAddress(socket) === context.clientAddress ? { Connection: "close" } : undefined;
     return overLimit(decision, { message: by.refusal, headers });
   }
@@ -244,7 +235,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     const current = limiter.readLocal(principal.accountId, windows);
     const decision = untilBanEnds(current, principal.bannedUntilMs, now());
     context.limitHeaders = limitHeaders(windows, decision);
-    onRefused(principal.plan, "ban");
+    onThrottled(principal.plan, "ban");
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 

@@ -134,10 +134,10 @@ export function localState(options: SharedStateOptions): SharedState {
 }
 
 function guardsOf(
-  { keyedUpdatesPerDay, onThrottled: onRefused }: SharedStateOptions,
+  { keyedUpdatesPerDay, onThrottled }: SharedStateOptions,
   limiterOf: (limit: GuardLimit) => RateLimiterMemory | RateLimiterRedis,
 ): SharedState["guards"] {
-  const guard = (limit: GuardLimit) => new AccountGuard(limiterOf(limit), onRefused);
+  const guard = (limit: GuardLimit) => new AccountGuard(limiterOf(limit), onThrottled);
   return {
     ownAccount: guard(ownAccountLimit),
     rotations: guard(rotationLimit),

@@ -57,7 +57,8 @@ export function requestFault(request: IncomingMessage): ApiError | undefined {
 /**
  * An id that a caller may choose. It goes into logs and to the internal services, so nothing like an API key passes.
  */
-const acceptableId = /^(?!.*ps_[a-z0-9]{1,16}_)[\w.:-]{1,64}$/;
+const acceptableId = /^(?!.*ps_[a-z0-9]{1,16}_)[\w.:-]+$/;
+const maxIdLength = 64;
 
 // A random start for the process and a counter: as unique as a UUID, at a fraction of the cost.
 const idPrefix = randomBytes(9).toString("base64url");
@@ -65,7 +66,7 @@ let idCount = 0;
 
 /** The caller's `X-Request-Id` if it is acceptable, else a new one. */
 export function requestId(header: string | string[] | undefined): string {
-  if (typeof header === "string" && acceptableId.test(header)) return header;
+  if (typeof header === "string" && header.length <= maxIdLength && acceptableId.test(header)) return header;
   idCount += 1;
   return `${idPrefix}-${idCount.toString(36)}`;
 }
@@ -116,9 +117,13 @@ export function matchesEtag(ifNoneMatch: string | undefined, ...etags: readonly 
   return (ifNoneMatch.match(/"[^"]*"/g) ?? []).some((tag) => etags.includes(tag));
 }
 
+/** The longest `Accept-Encoding` that is read, in characters. Reading it costs more time than any other header. */
+const maxAcceptEncoding = 1_024;
+
 /** Whether a caller prefers gzip to the bytes as they are. */
 export function acceptsGzip(request: IncomingMessage): boolean {
-  if (request.headers["accept-encoding"] === undefined) return false;
+  const { "accept-encoding": accepted } = request.headers;
+  if (accepted === undefined || accepted.length > maxAcceptEncoding) return false;
   return new Negotiator(request).encoding(["gzip", "identity"]) === "gzip";
 }
 

@@ -22,7 +22,7 @@ export function indexAt(nowMs: number, phaseMs: number, lengthMs: number): numbe
   return Math.floor((nowMs + phaseMs) / lengthMs);
 }
 
-/** What a gateway knows of one window of an account. The numbers only grow while the window runs. */
+/** What a gateway knows of one window of an account. All numbers but `alone` only grow while the window runs. */
 export interface Count {
   index: number;
   /** Requests that this gateway has admitted. */

@@ -44,7 +44,10 @@ const maxAccounts = 200;
 /** Requests whose calls are under way together. Redis runs the calls one by one, and all of them have the same wait. */
 const maxTogether = 4_000;
 
-/** The number is the version of the format: gateways of another one, during an update, must not meet these keys. */
+/**
+ * The number is the version of the format. While gateways are replaced, those with another format must not meet these
+ * keys.
+ */
 const keyPrefix = "petstore:counts:1:";
 
 /**

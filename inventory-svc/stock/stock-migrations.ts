@@ -105,7 +105,7 @@ export const stockMigrations: readonly Migration[] = [
     drops: ["stock_requests"],
     dropped: (requests) => requests.where("request_id", "like", "% %"), // adjustments are carried back
     async up(db) {
-      // From here on, services of the previous version cannot record adjustments, which would not be carried over.
+      // The new name keeps services of the previous version from recording adjustments: they would not be carried over.
       await renameTable(db, "stock_adjustments", "stock_adjustments_old");
       await createTable(db, "stock_requests", requests(db), (draft) => {
         const columns = { ...sameColumns, fingerprint: "cast(delta as char)" };
@@ -154,7 +154,7 @@ export const stockMigrations: readonly Migration[] = [
     drops: ["stock_ledger"],
     dropped: (changes) => changes.whereNull("once_id"), // the others are carried back
     async up(db) {
-      // From here on, services of the previous version cannot record changes that happen once, which would not be
+      // The new name keeps services of the previous version from recording changes that happen once: they would not be
       // carried over.
       await renameTable(db, "stock_requests", "stock_requests_old");
       await createTable(db, "stock_ledger", ledger(db), (draft) =>
