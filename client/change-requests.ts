@@ -3,7 +3,7 @@ import type {
   ChangeGroup,
   ChangeResult,
   Change as WireChange,
-  IdempotencyKey as WireKey,
+  IdempotencyKey as WireIdempotencyKey,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type Item, maxGroupChanges } from "../proto/pet.ts";
 import { invariant } from "../runtime/invariant.ts";
@@ -145,7 +145,7 @@ export function toWireGroup(request: ChangeRequest, deadlineMs: number): ChangeG
   return {
     changes: changes.map(toWireChange),
     deadlineMs,
-    idempotencyKey: key && toWireKey(key),
+    idempotencyKey: key && toWireIdempotencyKey(key),
     traceparent,
     allOrNothing: isAllOrNothing,
     account: author?.account,
@@ -159,7 +159,7 @@ function toWireChange(change: QuantityChange): WireChange {
   return { petId, quantity, delta, requestId, expectedRevisions: expectedRevisions as bigint[], reason };
 }
 
-function toWireKey({ account = "", key, fingerprint = "" }: IdempotencyKey): WireKey {
+function toWireIdempotencyKey({ account = "", key, fingerprint = "" }: IdempotencyKey): WireIdempotencyKey {
   return { account, key, fingerprint };
 }
 

@@ -72,7 +72,7 @@ export class ChangeSessions {
    *
    * When the answer is lost, a request that happens once ends immediately: `ChangeSender` repeats it and waits for the
    * deadline. Any other request that may have happened ends with an error at its deadline. After the deadline the
-   * service does not start the change, but one that it has started may still commit. That one holds the counter lock,
+   * service does not start the change, but one that it has started may still commit. That one holds the lock on the head,
    * and a later change waits for the lock. So the earlier change never undoes a later one of its caller.
    *
    * @param deadlineMs the end of the caller's wait, by `performance.now()`

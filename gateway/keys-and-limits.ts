@@ -11,8 +11,8 @@ import { UsageRecorder } from "./accounts/usage/usage-recorder.ts";
 import { createUsageStore } from "./accounts/usage/usage-store.ts";
 import { createAdmission } from "./admission/admission.ts";
 import { type BanRules, createBanHandler, publishedBanRules } from "./admission/bans.ts";
-import { RefusalCounter } from "./admission/refusals.ts";
 import { localState, redisState, type SharedStateOptions } from "./admission/shared-state.ts";
+import { Strikes } from "./admission/strikes.ts";
 import { type GatewayConfig, keyDatabaseSetting } from "./config.ts";
 import { MemoryWindows } from "./limits/memory-windows.ts";
 import { windowsFor } from "./limits/windows.ts";
@@ -57,31 +57,31 @@ export function openKeys({ config, log, now, isTraced, observer }: Base, peppers
 /** Accounts whose counts are remembered, in less than 100 MiB. */
 const maxAccounts = 300_000;
 
-/** Admission: windows, refusals and bans, shared with the other gateways over Redis where there is one. */
+/** Admission: windows, strikes and bans, shared with the other gateways over Redis where there is one. */
 export function openLimits({ config, log, now, observer }: Base, keys: ReturnType<typeof openKeys>) {
   const banRules: BanRules = {
     ...publishedBanRules,
-    refusals: config.BAN_REFUSALS_PER_MINUTE,
+    strikes: config.BAN_REFUSALS_PER_MINUTE,
     ladderMinutes: config.BAN_LADDER_MINUTES,
   };
   const { REDIS_URL: redisUrl, GATEWAY_REPLICAS: gateways } = config;
   const options: SharedStateOptions = {
     memory: new MemoryWindows({ maxAccounts, gateways, now }),
     keyedUpdatesPerDay: config.KEYED_UPDATES_PER_DAY,
-    onRefused: (plan) => observer.onRefused(plan, "account"),
+    onThrottled: (plan) => observer.onThrottled(plan, "account"),
   };
   const shared =
     redisUrl === undefined
       ? localState(options)
       : redisState({ ...options, redisUrl, gateways, log, metrics: observer.metrics });
-  shared.onNotice((id) => keys.authenticator.forget(id));
+  shared.onInvalidation((id) => keys.authenticator.forget(id));
   const onKeyChange = (id: string) => {
     keys.authenticator.forget(id);
-    shared.notify(id);
+    shared.invalidate(id);
   };
   const banErrors = new ErrorLog(log, "a ban could not be stored");
-  const refusals = new RefusalCounter({
-    tooMany: banRules.refusals,
+  const strikes = new Strikes({
+    tooMany: banRules.strikes,
     onTooMany: createBanHandler({
       store: keys.store,
       rules: banRules,
@@ -94,7 +94,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
       onError: (err) => banErrors.add("ban", { err }),
       now,
     }),
-    share: shared.shareRefusals,
+    share: shared.shareStrikes,
     now,
   });
   const admission = createAdmission({
@@ -104,8 +104,8 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
     accountGuard: shared.guards.ownAccount,
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
     windowsFor: windowsFor(config.PLAN_LIMITS),
-    refusals,
-    onRefused: observer.onRefused,
+    strikes,
+    onThrottled: observer.onThrottled,
     now,
   });
   return {
@@ -115,7 +115,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
     /** Makes every gateway look up again what it remembers of a key, a family of keys or an account. */
     onKeyChange,
     close: () => {
-      refusals.close();
+      strikes.close();
       banErrors.close();
       shared.close();
     },

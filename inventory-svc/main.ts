@@ -12,7 +12,7 @@ import { createLogger } from "../runtime/log.ts";
 import { LogOutput } from "../runtime/log-output.ts";
 import { type RunningProcess, runProcess, untilReady } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
-import { mutualTls, type OnRefused } from "./access/credentials.ts";
+import { mutualTls, type OnDenied } from "./access/credentials.ts";
 import { callerOf } from "./access/identities.ts";
 import { databaseSetting, inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
 import { createRpcServer } from "./grpc-server.ts";
@@ -74,9 +74,9 @@ async function start(): Promise<RunningProcess> {
   });
 
   const files = serviceTls(config);
-  const onRefused: OnRefused = (method, error) => metrics.onCall(method, 0, error.code, error);
+  const onDenied: OnDenied = (method, error) => metrics.onCall(method, 0, error.code, error);
   const credentials = files
-    ? mutualTls({ files, roles: config.INVENTORY_TLS_ROLES ?? new Map(), log, onRefused })
+    ? mutualTls({ files, roles: config.INVENTORY_TLS_ROLES ?? new Map(), log, onDenied })
     : ServerCredentials.createInsecure();
 
   let isLeaving = false;

@@ -100,8 +100,8 @@ const validKey = /^(?:"([\w.:-]{1,64})"|([\w.:-]{1,64}))$/;
  *
  * @returns the bare key; a new key when none is given
  */
-export function toKey(idempotencyKey: string | undefined): string {
-  if (idempotencyKey === undefined) return newKey();
+export function toIdempotencyKey(idempotencyKey: string | undefined): string {
+  if (idempotencyKey === undefined) return newIdempotencyKey();
   const [, quoted, bare] = (typeof idempotencyKey === "string" && validKey.exec(idempotencyKey)) || [];
   const key = quoted ?? bare;
   if (key !== undefined) return key;
@@ -109,6 +109,6 @@ export function toKey(idempotencyKey: string | undefined): string {
 }
 
 /** A key for one update: 128 random bits. */
-function newKey(): string {
+function newIdempotencyKey(): string {
   return crypto.getRandomValues(new BigUint64Array(2)).join("-");
 }

@@ -5,8 +5,8 @@ import {
   toGraceSeconds,
   toHistoryLimit,
   toHours,
+  toIdempotencyKey,
   toIfMatch,
-  toKey,
   toLimit,
   toOptions,
   toPetId,
@@ -91,7 +91,10 @@ export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
   async function update(petId: bigint | number, quantity: number, options: UpdateOptions = {}): Promise<UpdatedEntry> {
     toOptions("update", options, "ifMatch", "reason", "idempotencyKey", "signal");
     const ifMatch = toIfMatch(options.ifMatch);
-    const headers = { ...updateHeaders(toKey(options.idempotencyKey)), ...(ifMatch && { "If-Match": ifMatch }) };
+    const headers = {
+      ...updateHeaders(toIdempotencyKey(options.idempotencyKey)),
+      ...(ifMatch && { "If-Match": ifMatch }),
+    };
     const path = `/inventory/${toPetId(petId)}`;
     const body = JSON.stringify({ quantity: toQuantity(quantity), reason: toReason(options.reason) });
     const answer = await send({ method: "PATCH", path, headers, body, signal: options.signal });
@@ -126,7 +129,7 @@ export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
   async function adjustMany(adjustments: readonly Adjustment[], options: ManyOptions = {}) {
     const { idempotencyKey, signal } = toOptions("adjustMany", options, "idempotencyKey", "signal");
     const body = toAdjustmentsBody(adjustments);
-    const headers = updateHeaders(toKey(idempotencyKey));
+    const headers = updateHeaders(toIdempotencyKey(idempotencyKey));
     const answer = await send({ method: "POST", path: "/inventory/adjustments", headers, body, signal });
     const adjusted = readBody(answer, (sent: SentEntry[]) => sent.map(withPetId<InventoryEntry>));
     return adjusted.map((entry) => updatedBy(answer, remember(entry)));

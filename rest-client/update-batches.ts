@@ -1,5 +1,5 @@
 /** Checks many changes and renders them as JSON before the first of them is sent. */
-import { toDelta, toIfMatch, toKey, toOptions, toPetId, toQuantity, toReason } from "./api-arguments.ts";
+import { toDelta, toIdempotencyKey, toIfMatch, toOptions, toPetId, toQuantity, toReason } from "./api-arguments.ts";
 
 /** One of many updates. */
 export interface UpdateEntry {
@@ -37,7 +37,7 @@ const utf8 = new TextEncoder();
  * @throws TypeError for an update or a key that cannot be sent
  */
 export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: string | undefined): UpdatesRequest[] {
-  const key = toKey(idempotencyKey);
+  const key = toIdempotencyKey(idempotencyKey);
   const parts: { readonly start: number; readonly texts: string[] }[] = [];
   let room = 0;
   for (const [start, text] of updates.map(updateJson).entries()) {

@@ -83,7 +83,7 @@ interface Exhausted {
 /** Counts with rate-limiter-flexible, in one window for each id. Its times go by `Date.now`, as the library's do. */
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
-  readonly #onRefused: (plan: PlanName) => void;
+  readonly #onThrottled: (plan: PlanName) => void;
   /** The ids that are refused without Redis, because they have no point left. */
   readonly #exhausted = new LRUCache<string, Exhausted>({ max: maxExhausted });
   /** The one window that each id has. */
@@ -92,11 +92,11 @@ export class AccountGuard {
   /**
    * @param limiter has one of the limits above. It needs no other bound on its memory: it forgets an id after its
    *   window, and only operators make accounts and families of keys
-   * @param onRefused gets the plan of every caller that is refused
+   * @param onThrottled gets the plan of every caller that is refused
    */
-  constructor(limiter: RateLimiterAbstract, onRefused: (plan: PlanName) => void) {
+  constructor(limiter: RateLimiterAbstract, onThrottled: (plan: PlanName) => void) {
     this.#limiter = limiter;
-    this.#onRefused = onRefused;
+    this.#onThrottled = onThrottled;
     const { keyPrefix, points: limit, duration: seconds } = limiter;
     this.windows = [{ name: keyPrefix.replace("petstore:", ""), seconds, limit }];
   }
@@ -111,7 +111,7 @@ export class AccountGuard {
     const decision = await this.charge(id, cost);
     if (decision.admitted) return;
     context.limitHeaders = limitHeaders(this.windows, decision);
-    this.#onRefused(context.principal!.plan);
+    this.#onThrottled(context.principal!.plan);
     throw overLimit(decision);
   }
 

@@ -53,8 +53,8 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     windowsFor: windowsFor({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
     accountGuard: new AccountGuard(new RateLimiterMemory(ownAccountLimit), () => reasons.push("account")),
     guardPerMinute,
-    refusals: { refused: (familyId, waitMs) => refused.push({ familyId, waitMs }) },
-    onRefused: (_plan, reason) => reasons.push(reason),
+    strikes: { throttled: (familyId, waitMs) => refused.push({ familyId, waitMs }) },
+    onThrottled: (_plan, reason) => reasons.push(reason),
     now,
   });
   const contextFrom = (address: string) => ({ clientAddress: address }) as RequestContext;

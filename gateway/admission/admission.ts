@@ -20,7 +20,7 @@ import {
 import type { AccountGuard } from "./account-guard.ts";
 import { AddressGuard, docsPerMinute } from "./address-guard.ts";
 import { invalidKey, missingKey, missingScope, overLimit, unavailable } from "./admission-errors.ts";
-import type { RefusalCounter } from "./refusals.ts";
+import type { Strikes } from "./strikes.ts";
 
 export interface AdmissionOptions {
   readonly authenticator: Pick<Authenticator, "remembered" | "authenticate">;
@@ -33,10 +33,10 @@ export interface AdmissionOptions {
   readonly accountGuard: AccountGuard;
   /** Requests without a valid key that an address has in a minute. */
   readonly guardPerMinute: number;
-  /** Counts the refusals of families of keys; too many bring a ban. */
-  readonly refusals: Pick<RefusalCounter, "refused">;
+  /** Counts the strikes of families of keys; too many bring a ban. */
+  readonly strikes: Pick<Strikes, "throttled">;
   /** Gets the plan and the reason of every 429 of limits, bans and addresses; `AccountGuard` reports its own. */
-  readonly onRefused: (plan: PlanName | "none", reason: "minute" | "day" | "ban" | "address") => void;
+  readonly onThrottled: (plan: PlanName | "none", reason: "minute" | "day" | "ban" | "address") => void;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -99,7 +99,7 @@ export interface Admission {
 
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
-  const { authenticator, onUse, limiter, windowsFor, accountGuard, refusals, onRefused, now } = options;
+  const { authenticator, onUse, limiter, windowsFor, accountGuard, strikes, onThrottled, now } = options;
   const guard = new AddressGuard("without a valid key", options.guardPerMinute, now);
   const docsGuard = new AddressGuard("for documents", docsPerMinute, now);
 
@@ -153,12 +153,12 @@ export function createAdmission(options: AdmissionOptions): Admission {
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;
     const { seconds, resetAtMs } = bindingWindow(decision.states);
-    refusals.refused(principal.familyId, resetAtMs - decision.nowMs);
-    onRefused(principal.plan, seconds === 60 ? "minute" : "day");
+    strikes.throttled(principal.familyId, resetAtMs - decision.nowMs);
+    onThrottled(principal.plan, seconds === 60 ? "minute" : "day");
     throw overLimit(decision);
   }
 
-  /** Charges the guard of the account alone; its refusals lead to no ban. @throws ApiError rate_limit_exceeded */
+  /** Charges the guard of the account alone; its 429s are no strikes. @throws ApiError rate_limit_exceeded */
   async function admitUncharged(context: RequestContext, principal: Principal) {
     onUse(principal, "uncharged");
     await accountGuard.admit(context, principal.accountId);
@@ -226,7 +226,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Refuses an address. Its connection closes, so that it holds none; that of a proxy, which serves many, stays open. */
   function refuseAddress(socket: Socket, context: RequestContext, by: AddressGuard, decision: Decision): ApiError {
     context.limitHeaders = limitHeaders(by.windows, decision);
-    onRefused("none", "address");
+    onThrottled("none", "address");
     const headers = peerAddress(socket) === context.clientAddress ? { Connection: "close" } : undefined;
     return overLimit(decision, { message: by.refusal, headers });
   }
@@ -235,7 +235,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     const current = limiter.readLocal(principal.accountId, windows);
     const decision = untilBanEnds(current, principal.bannedUntilMs, now());
     context.limitHeaders = limitHeaders(windows, decision);
-    onRefused(principal.plan, "ban");
+    onThrottled(principal.plan, "ban");
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 

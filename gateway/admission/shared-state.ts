@@ -1,11 +1,11 @@
-/** What the gateways of a deployment share: counts of requests and refusals, guards, notices of changes. */
+/** What the gateways of a deployment share: counts of requests and strikes, guards, invalidations of keys. */
 import type { Cluster, Redis } from "ioredis";
 import type { Registry } from "prom-client";
 import { type RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, gauge } from "../../runtime/metrics.ts";
 import { reasonFields } from "../../runtime/operator-error.ts";
-import { KeyNotices } from "../accounts/keys/key-notices.ts";
+import { KeyInvalidations } from "../accounts/keys/key-invalidations.ts";
 import type { PlanName } from "../accounts/keys/plans.ts";
 import type { MemoryWindows } from "../limits/memory-windows.ts";
 import { Breaker } from "../limits/redis-breaker.ts";
@@ -21,8 +21,8 @@ import {
   ownAccountLimit,
   rotationLimit,
 } from "./account-guard.ts";
-import type { ShareRefusals } from "./refusals.ts";
-import { shareRefusals } from "./shared-refusals.ts";
+import { shareStrikes } from "./shared-strikes.ts";
+import type { ShareStrikes } from "./strikes.ts";
 
 const probeIntervalMs = 250;
 
@@ -38,11 +38,11 @@ export interface SharedState {
     readonly keyedUpdates: AccountGuard;
   };
   /** Undefined where no counts are shared. */
-  readonly shareRefusals: ShareRefusals | undefined;
+  readonly shareStrikes: ShareStrikes | undefined;
   /** Notifies the other gateways that a key or an account has changed. */
-  notify(id: string): void;
+  invalidate(id: string): void;
   /** @param receive gets the id of a key or an account that has changed */
-  onNotice(receive: (id: string) => void): void;
+  onInvalidation(receive: (id: string) => void): void;
   close(): void;
 }
 
@@ -52,7 +52,7 @@ export interface SharedStateOptions {
   /** Entries that an account may update with an Idempotency-Key in a day. */
   readonly keyedUpdatesPerDay: number;
   /** Gets the plan of every caller that a guard refuses. */
-  readonly onRefused: (plan: PlanName) => void;
+  readonly onThrottled: (plan: PlanName) => void;
 }
 
 export interface RedisStateOptions extends SharedStateOptions {
@@ -65,7 +65,7 @@ export interface RedisStateOptions extends SharedStateOptions {
 }
 
 /**
- * Connects gateways over Redis, so that they limit as one. Everything but the receipt of notices goes through one
+ * Connects gateways over Redis, so that they limit as one. Everything but the receipt of invalidations goes through one
  * breaker: when Redis does not answer, only the requests that wait at that moment are delayed. While it is away, each
  * gateway admits its share.
  */
@@ -102,7 +102,7 @@ export function redisState(options: RedisStateOptions): SharedState {
   });
   // A wrong URL is told at the start, not to the first caller.
   firstAnswer(redis).catch((cause) => breaker.open("start", cause));
-  const notices = new KeyNotices(redis);
+  const invalidations = new KeyInvalidations(redis);
   const storeClient = throughBreaker(redis, breaker);
   return {
     limiter,
@@ -110,12 +110,12 @@ export function redisState(options: RedisStateOptions): SharedState {
       const insuranceLimiter = new GuardMemory({ ...limit, points: Math.ceil(limit.points / gateways) });
       return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter, customIncrTtlLuaScript: guardScript });
     }),
-    shareRefusals: shareRefusals(redis, breaker),
-    notify: (id) => void breaker.run("notice", () => notices.notify(id)).catch(() => {}),
-    onNotice: (receive) => notices.onNotice(receive),
+    shareStrikes: shareStrikes(redis, breaker),
+    invalidate: (id) => void breaker.run("invalidation", () => invalidations.send(id)).catch(() => {}),
+    onInvalidation: (receive) => invalidations.onInvalidation(receive),
     close: () => {
       breaker.close();
-      notices.close();
+      invalidations.close();
       redis.disconnect();
     },
   };
@@ -126,18 +126,18 @@ export function localState(options: SharedStateOptions): SharedState {
   return {
     limiter: options.memory,
     guards: guardsOf(options, (limit) => new GuardMemory(limit)),
-    shareRefusals: undefined,
-    notify: () => {},
-    onNotice: () => {},
+    shareStrikes: undefined,
+    invalidate: () => {},
+    onInvalidation: () => {},
     close: () => {},
   };
 }
 
 function guardsOf(
-  { keyedUpdatesPerDay, onRefused }: SharedStateOptions,
+  { keyedUpdatesPerDay, onThrottled }: SharedStateOptions,
   limiterOf: (limit: GuardLimit) => RateLimiterMemory | RateLimiterRedis,
 ): SharedState["guards"] {
-  const guard = (limit: GuardLimit) => new AccountGuard(limiterOf(limit), onRefused);
+  const guard = (limit: GuardLimit) => new AccountGuard(limiterOf(limit), onThrottled);
   return {
     ownAccount: guard(ownAccountLimit),
     rotations: guard(rotationLimit),

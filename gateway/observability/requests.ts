@@ -10,8 +10,8 @@ import type { ApiError } from "../http/api-error.ts";
 import { contextOf, type RequestContext } from "../http/request-context.ts";
 
 /** The limit that refused a request. */
-const refusalReasons = ["minute", "day", "ban", "account", "address"] as const;
-type RefusalReason = (typeof refusalReasons)[number];
+const throttleReasons = ["minute", "day", "ban", "account", "address"] as const;
+type ThrottleReason = (typeof throttleReasons)[number];
 
 export interface Observer {
   readonly metrics: Registry;
@@ -20,7 +20,7 @@ export interface Observer {
   /** Gets what was refused before the router, but for refusals of an overload. */
   readonly onMalformed: (error: ApiError, requestId: string) => void;
   /** @param plan none for a caller without a valid key */
-  readonly onRefused: (plan: PlanName | "none", reason: RefusalReason) => void;
+  readonly onThrottled: (plan: PlanName | "none", reason: ThrottleReason) => void;
   readonly onBan: () => void;
   /** Gets the duration of each check for changes, from the question to its whole answer. */
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
@@ -85,7 +85,7 @@ export function createObserver(log: Logger): Observer {
       else if (error.cause !== undefined) log.debug(fields, "request refused");
     },
     onMalformed: malformed(metrics, log),
-    ...refusals(metrics),
+    ...throttling(metrics),
     onCheck: checks(metrics),
     timed: timed(metrics),
     close: () => errors.close(),
@@ -106,18 +106,18 @@ function malformed(registry: Registry, log: Logger): Observer["onMalformed"] {
   };
 }
 
-function refusals(registry: Registry): Pick<Observer, "onRefused" | "onBan"> {
-  const refused = tableOf(plans, () => tableOf(refusalReasons, () => 0));
+function throttling(registry: Registry): Pick<Observer, "onThrottled" | "onBan"> {
+  const throttled = tableOf(plans, () => tableOf(throttleReasons, () => 0));
   const labelNames = ["plan", "reason"];
   const help =
-    "Requests that got 429, by the window, ban, guard of the account or limit of the address that refused them";
+    "Requests that got 429, by the window, ban, guard of the account or limit of the address that throttled them";
   counter({ name: "gateway_limit_refusals_total", help, registry, labelNames }, () =>
-    plans.flatMap((plan) => refusalReasons.map((reason) => [{ plan, reason }, refused[plan][reason]] as const)),
+    plans.flatMap((plan) => throttleReasons.map((reason) => [{ plan, reason }, throttled[plan][reason]] as const)),
   );
   const bans = new Counter({ name: "gateway_bans_total", help: "Bans given to keys", registers: [registry] });
   return {
-    onRefused: (plan, reason) => {
-      refused[plan][reason] += 1;
+    onThrottled: (plan, reason) => {
+      throttled[plan][reason] += 1;
     },
     onBan: () => bans.inc(),
   };

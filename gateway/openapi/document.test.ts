@@ -388,7 +388,7 @@ test("the description of the API has the limits and bans of this deployment", ()
   );
   const other = read({
     plans: { ...contractPlans, free: { perMinute: 7, perDay: 77 } },
-    banRules: { refusals: 9, ladderMinutes: [1], forgetAfterMs: 3_600_000 },
+    banRules: { strikes: 9, ladderMinutes: [1], forgetAfterMs: 3_600_000 },
     guardPerMinute: 5,
     keyedUpdatesPerDay: 200_000,
   }).info.description;

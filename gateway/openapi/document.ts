@@ -88,7 +88,7 @@ function valuesOf(options: OpenApiOptions): Values {
     accountPerMinute: number(ownAccountLimit.points),
     rotationsPerDay: number(rotationLimit.points),
     keyedUpdatesPerDay: number(keyedUpdatesPerDay),
-    banRefusals: number(banRules.refusals),
+    banRefusals: number(banRules.strikes),
     firstBan,
     furtherBans: furtherBans.length === 0 ? "" : ` Further bans last ${furtherBans.join(", then ")}.`,
     banMemory: count(banRules.forgetAfterMs / 3_600_000, "hour"),

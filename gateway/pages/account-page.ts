@@ -7,13 +7,13 @@ import {
   descriptionLinks,
   fileTypes,
   fixedFile,
-  type PageOptions,
+  type HtmlPageOptions,
   pageRouter,
   redirect,
   uplotFile,
-} from "./page-router.ts";
+} from "./html-page-router.ts";
 
-export interface AccountPageOptions extends PageOptions {
+export interface AccountPageOptions extends HtmlPageOptions {
   /** The OpenAPI document, which tells of the deprecated operations and of the rotation of keys. */
   readonly document: ShownDocument;
 }

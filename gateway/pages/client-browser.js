@@ -621,9 +621,9 @@ const validKey = /^(?:"([\w.:-]{1,64})"|([\w.:-]{1,64}))$/;
  *
  * @returns the bare key; a new key when none is given
  */
-function toKey(idempotencyKey) {
+function toIdempotencyKey(idempotencyKey) {
     if (idempotencyKey === undefined)
-        return newKey();
+        return newIdempotencyKey();
     const [, quoted, bare] = (typeof idempotencyKey === "string" && validKey.exec(idempotencyKey)) || [];
     const key = quoted ?? bare;
     if (key !== undefined)
@@ -631,7 +631,7 @@ function toKey(idempotencyKey) {
     throw new TypeError("idempotencyKey must be 1 to 64 of A-Z a-z 0-9 _ . : -");
 }
 /** A key for one update: 128 random bits. */
-function newKey() {
+function newIdempotencyKey() {
     return crypto.getRandomValues(new BigUint64Array(2)).join("-");
 }
 /** What the API takes: updates in a request, bytes of its body, and characters of its key. */
@@ -646,7 +646,7 @@ const utf8 = new TextEncoder();
  * @throws TypeError for an update or a key that cannot be sent
  */
 function toRequests(updates, idempotencyKey) {
-    const key = toKey(idempotencyKey);
+    const key = toIdempotencyKey(idempotencyKey);
     const parts = [];
     let room = 0;
     for (const [start, text] of updates.map(updateJson).entries()) {
@@ -748,7 +748,10 @@ export function createInventoryApi(options) {
     async function update(petId, quantity, options = {}) {
         toOptions("update", options, "ifMatch", "reason", "idempotencyKey", "signal");
         const ifMatch = toIfMatch(options.ifMatch);
-        const headers = { ...updateHeaders(toKey(options.idempotencyKey)), ...(ifMatch && { "If-Match": ifMatch }) };
+        const headers = {
+            ...updateHeaders(toIdempotencyKey(options.idempotencyKey)),
+            ...(ifMatch && { "If-Match": ifMatch }),
+        };
         const path = `/inventory/${toPetId(petId)}`;
         const body = JSON.stringify({ quantity: toQuantity(quantity), reason: toReason(options.reason) });
         const answer = await send({ method: "PATCH", path, headers, body, signal: options.signal });
@@ -784,7 +787,7 @@ export function createInventoryApi(options) {
     async function adjustMany(adjustments, options = {}) {
         const { idempotencyKey, signal } = toOptions("adjustMany", options, "idempotencyKey", "signal");
         const body = toAdjustmentsBody(adjustments);
-        const headers = updateHeaders(toKey(idempotencyKey));
+        const headers = updateHeaders(toIdempotencyKey(idempotencyKey));
         const answer = await send({ method: "POST", path: "/inventory/adjustments", headers, body, signal });
         const adjusted = readBody(answer, (sent) => sent.map(withPetId));
         return adjusted.map((entry) => updatedBy(answer, remember(entry)));

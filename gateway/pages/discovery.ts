@@ -4,7 +4,7 @@ import { stringify } from "yaml";
 import { postmanCollection } from "../openapi/postman.ts";
 import type { ShownDocument } from "../openapi/shown-document.ts";
 import { docsMarkdown, llmsText } from "./docs-markdown.ts";
-import { fileTypes, fixedFile } from "./page-router.ts";
+import { fileTypes, fixedFile } from "./html-page-router.ts";
 
 /** The documents for tools, by their paths. */
 export function documentsForTools(document: ShownDocument): [path: string, handler: RequestHandler][] {

@@ -18,7 +18,7 @@ import { methodHtml, operationHtml, panel, samplesHtml } from "./operation-html.
 import { framed } from "./page-frame.ts";
 
 /** @param document with its references in `components` */
-export function renderPage(document: ShownDocument): string {
+export function renderDocsPage(document: ShownDocument): string {
   const { title, version, description } = document.info;
   const { lead, sections: all } = sectionsOf(description);
   const [errors, sections] = [all.filter(isErrors), all.filter((section) => !isErrors(section))];

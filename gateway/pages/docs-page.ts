@@ -5,19 +5,19 @@ import parseurl from "parseurl";
 import { pathOf } from "../http/request.ts";
 import type { ShownDocument } from "../openapi/shown-document.ts";
 import { documentsForTools } from "./discovery.ts";
-import { renderPage } from "./docs-page-html.ts";
+import { renderDocsPage } from "./docs-page-html.ts";
 import {
   browserFile,
   descriptionLinks,
   fileTypes,
   fixedFile,
-  type PageOptions,
+  type HtmlPageOptions,
   pageRouter,
   redirect,
   uplotFile,
-} from "./page-router.ts";
+} from "./html-page-router.ts";
 
-export interface DocsPageOptions extends PageOptions {
+export interface DocsPageOptions extends HtmlPageOptions {
   /** The OpenAPI document. It and the page are rendered and compressed once. */
   readonly document: ShownDocument;
 }
@@ -32,7 +32,7 @@ export function docsPage({ document, ...options }: DocsPageOptions): Router {
     ["/client.js", fixedFile(fileTypes.js, browserFile("client-browser.js"))],
     ["/client.d.ts", fixedFile("application/typescript; charset=utf-8", browserFile("client-browser.d.ts"))],
     ["/docs", redirect("docs/")],
-    ["/docs/", fixedFile(fileTypes.html, renderPage(document), descriptionLinks)],
+    ["/docs/", fixedFile(fileTypes.html, renderDocsPage(document), descriptionLinks)],
     ["/docs/page.css", fixedFile(fileTypes.css, style)],
     ["/docs/page.js", fixedFile(fileTypes.js, browserFile("docs-browser.js"))],
     ["/docs/search.js", fixedFile(fileTypes.js, browserFile("search-browser.js"))],

@@ -16,7 +16,7 @@ import { includes, leastRoles, type Role, type RoleTable } from "./roles.ts";
 export interface MutualTlsOptions {
   readonly files: TlsFiles;
   readonly roles: RoleTable;
-  readonly onRefused: OnRefused;
+  readonly onDenied: OnDenied;
   readonly log: TlsLog;
 }
 
@@ -27,26 +27,26 @@ export interface MutualTlsOptions {
  *
  * @throws Error that says what is wrong with the files
  */
-export function mutualTls({ files, roles, onRefused, log }: MutualTlsOptions): ServerCredentials {
+export function mutualTls({ files, roles, onDenied, log }: MutualTlsOptions): ServerCredentials {
   const certificates = new CertificateFiles(files, log);
   const tls = experimental.createCertificateProviderServerCredentials(certificates, certificates, true);
-  return experimental.createServerCredentialsWithInterceptors(tls, [roleInterceptor(roles, onRefused)]);
+  return experimental.createServerCredentialsWithInterceptors(tls, [roleInterceptor(roles, onDenied)]);
 }
 
-/** Receives the path and the error of every refused call. */
-export type OnRefused = (method: string, error: RpcError) => void;
+/** Receives the path and the error of every denied call. */
+export type OnDenied = (method: string, error: RpcError) => void;
 
 /**
  * Creates an interceptor that passes a call when its caller's certificate has the role for it, and ends other calls
  * with ROLE_REQUIRED. It checks once for each call, not for each message.
  */
-function roleInterceptor(table: RoleTable, onRefused: OnRefused): ServerInterceptor {
+function roleInterceptor(table: RoleTable, onDenied: OnDenied): ServerInterceptor {
   return ({ path }, call) => {
     // A call that is not in the table of calls needs the highest role.
     const error = withoutRole.test(path) ? undefined : roleError(call, needed.get(path) ?? "admin", table);
     // The declared type is a wrapper that every message would pass through. grpc-js needs only its interface.
     if (!error) return call as ServerInterceptingCall;
-    onRefused(path, error);
+    onDenied(path, error);
     call.sendStatus(toServiceError(error));
     return new ServerInterceptingCall(call, { start: () => {} }); // the handler never starts
   };

@@ -65,7 +65,7 @@ async function applyGroup(
     const outcomes = await (changes.every(({ once }) => once) ? asRetryable(written) : written);
     return outcomes.map((outcome, i) => {
       try {
-        const { kind, item } = entryOrRefuse(changes[i]!, outcome);
+        const { kind, item } = appliedOrThrow(changes[i]!, outcome);
         onDone();
         return { item: toWireItem(item), replayed: kind === "replayed", refusal: undefined };
       } catch (refusal) {
@@ -78,12 +78,12 @@ async function applyGroup(
 }
 
 /** The result of a change that happened. */
-export type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;
+export type Applied = Extract<Outcome, { kind: "done" | "replayed" }>;
 
 /**
  * The outcome of a change that happened, with the entry as it left it. @throws RpcError with the reason of a refusal
  */
-export function entryOrRefuse(change: Change, outcome: Outcome): Settled {
+export function appliedOrThrow(change: Change, outcome: Outcome): Applied {
   switch (outcome.kind) {
     case "done":
     case "replayed":
@@ -129,13 +129,13 @@ export function entryOrRefuse(change: Change, outcome: Outcome): Settled {
 }
 
 /** The outcomes of a group that is all or nothing. @throws RpcError of the change that was refused */
-export function settledAll({ changes }: ChangeGroup, outcomes: readonly Outcome[]): readonly Settled[] {
-  const refused = outcomes.findIndex(({ kind }) => kind !== "group_refused" && !isSettled(kind));
-  if (refused !== -1) entryOrRefuse(changes[refused]!, outcomes[refused]!);
-  return outcomes.map((outcome, i) => entryOrRefuse(changes[i]!, outcome));
+export function allAppliedOrThrow({ changes }: ChangeGroup, outcomes: readonly Outcome[]): readonly Applied[] {
+  const refused = outcomes.findIndex(({ kind }) => kind !== "group_refused" && !isApplied(kind));
+  if (refused !== -1) appliedOrThrow(changes[refused]!, outcomes[refused]!);
+  return outcomes.map((outcome, i) => appliedOrThrow(changes[i]!, outcome));
 }
 
-function isSettled(kind: Outcome["kind"]): kind is Settled["kind"] {
+function isApplied(kind: Outcome["kind"]): kind is Applied["kind"] {
   return kind === "done" || kind === "replayed";
 }
 

@@ -12,7 +12,7 @@ import type { GroupCommit } from "../stock/group-commit.ts";
 import type { ListFeed } from "../stock/list-feed.ts";
 import type { StockHistory } from "../stock/stock-history.ts";
 import type { StockStore } from "../stock/stock-store.ts";
-import { applyChanges, entryOrRefuse, notFound, settledAll } from "./apply-changes.ts";
+import { allAppliedOrThrow, appliedOrThrow, applyChanges, notFound } from "./apply-changes.ts";
 import { readHistoryLimit, toWireChange } from "./history-wire.ts";
 import { asRetryable, RpcError } from "./rpc-error.ts";
 import { certificateNames, type OnCall, questionStream, serverStream, unary, wantedBy } from "./served-calls.ts";
@@ -48,7 +48,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
   const originOf = (call: ServerUnaryCall<unknown, unknown>) => ({ actor: callerOf(certificateNames(call)) });
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
     const [outcome] = await commits.submit({ changes: [change], origin: originOf(call) }, wantedBy(call));
-    return entryOrRefuse(change, outcome!);
+    return appliedOrThrow(change, outcome!);
   };
 
   return {
@@ -117,8 +117,8 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
 
     batchAdjustInventory: unary(async (request, call) => {
       const group = readAdjustments(request, originOf(call));
-      const settled = settledAll(group, await asRetryable(commits.submit(group, wantedBy(call))));
-      return { items: settled.map(({ item }) => toWireItem(item)), replayed: settled[0]!.kind === "replayed" };
+      const applied = allAppliedOrThrow(group, await asRetryable(commits.submit(group, wantedBy(call))));
+      return { items: applied.map(({ item }) => toWireItem(item)), replayed: applied[0]!.kind === "replayed" };
     }, onCall),
 
     setStatus: unary(async ({ petId, status, expectedRevision, reason }, call) => {

@@ -5,8 +5,8 @@ import {
   type UpdateInventoryRequest,
   type Change as WireChange,
   type ChangeGroup as WireGroup,
+  type IdempotencyKey as WireIdempotencyKey,
   type InventoryItem as WireItem,
-  type IdempotencyKey as WireKey,
   PetStatus as WireStatus,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import {
@@ -123,7 +123,7 @@ export function readGroup(group: WireGroup, caller: Actor): ChangeGroup {
   const read = changes.map((change) => readChange(change, key !== undefined));
   const isAllOrNothing = allOrNothing;
   return {
-    changes: key ? withKey(read, key, isAllOrNothing) : read,
+    changes: key ? withIdempotencyKey(read, key, isAllOrNothing) : read,
     origin: readOrigin(group, caller),
     isAllOrNothing,
   };
@@ -134,7 +134,7 @@ export function readAdjustments({ adjustments, requestId }: BatchAdjustInventory
   checkCount("adjustments", adjustments);
   checkDifferent("adjustments", adjustments);
   const key = { account: "", key: readId("request_id", requestId), fingerprint: "" };
-  return { changes: withKey(adjustments.map(readDeltaOf), key, true), origin, isAllOrNothing: true };
+  return { changes: withIdempotencyKey(adjustments.map(readDeltaOf), key, true), origin, isAllOrNothing: true };
 }
 
 function checkCount(field: string, changes: readonly unknown[]): void {
@@ -168,9 +168,9 @@ function readOrigin({ account, keyId, originRequestId }: WireGroup, caller: Acto
 }
 
 /** Makes changes happen once by a key: each by itself, or all together where one refusal refuses all. */
-function withKey<C extends UpdateChange | AdjustChange>(
+function withIdempotencyKey<C extends UpdateChange | AdjustChange>(
   changes: readonly C[],
-  key: WireKey,
+  key: WireIdempotencyKey,
   isAllOrNothing: boolean,
 ): C[] {
   if (!isAllOrNothing) return changes.map((change) => ({ ...change, once: onceBy(key, change) }));
@@ -188,14 +188,14 @@ function withKey<C extends UpdateChange | AdjustChange>(
  * While the service is replaced, two versions of it look up the same kept ids: another form would let repeats happen
  * twice.
  */
-function onceBy(idempotencyKey: WireKey, change: UpdateChange | AdjustChange): Once {
+function onceBy(idempotencyKey: WireIdempotencyKey, change: UpdateChange | AdjustChange): Once {
   const { account, key, fingerprint } = idempotencyKey;
   const requestId = requestIdOf(idempotencyKey, change);
   return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)), requestId };
 }
 
 /** Without an account, the key of an adjustment is the request id that an internal caller has given to it. */
-function requestIdOf({ account, key }: WireKey, { kind }: UpdateChange | AdjustChange): string | undefined {
+function requestIdOf({ account, key }: WireIdempotencyKey, { kind }: UpdateChange | AdjustChange): string | undefined {
   return kind === "adjust" && account === "" ? key : undefined;
 }
 

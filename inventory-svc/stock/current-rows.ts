@@ -23,10 +23,10 @@ export async function readCurrentRows<R>(
   const rows = await read(query);
   if (rows.length > 0) return [...rows];
   // No row says where the answer comes from, so it is asked for again with a row that is always there.
-  const withCounter = db("stock_head")
+  const withHead = db("stock_head")
     .where("stock_head.id", 1)
     .leftJoin(query.as("chosen"), db.raw("1 = 1") as never)
     .orderBy(`chosen.${key}`);
   const chosen = columns.map((name) => `chosen.${name}`);
-  return (await read(withCounter, chosen)).filter((row) => row[key] !== null);
+  return (await read(withHead, chosen)).filter((row) => row[key] !== null);
 }

@@ -14,7 +14,7 @@ describe("the store", () => {
     store = new StockStore(db); // one that knows nothing
   });
 
-  test("gives what changed after a position, and nothing where the counter alone moved on", async () => {
+  test("gives what changed after a position, and nothing where the head alone moved on", async () => {
     const start = await store.position();
     await store.write([create(1n), create(2n)]);
     const position = { ...start, revision: 2n };
@@ -34,7 +34,7 @@ describe("the store", () => {
     expect(store.lastRevision).toBe(1n);
   });
 
-  test("a counter that goes back is refused to reads and writes, until another epoch begins", async () => {
+  test("a head that goes back is refused to reads and writes, until another epoch begins", async () => {
     await store.write([create(1n), create(2n)]);
     await db("stock_head").update({ revision: 1 });
     await expect(store.position()).rejects.toThrow(InvariantError);
@@ -44,7 +44,7 @@ describe("the store", () => {
     expect(await store.position()).toEqual({ epoch: "another", revision: 1n });
   });
 
-  test("changes that are newer than the counter are no answer", async () => {
+  test("changes that are newer than the head are no answer", async () => {
     const start = await store.position();
     await store.write([create(1n)]);
     await db("stock").update({ revision: 2 });
@@ -57,7 +57,7 @@ describe("the store", () => {
     expect(pages.map((page) => page.map(({ petId }) => petId))).toEqual([[1n, 2n], [3n]]);
   });
 
-  test("a new epoch moves the counter on, and resets callers with a position of the old one", async () => {
+  test("a new epoch moves the head on, and resets callers with a position of the old one", async () => {
     await store.write([create(1n)]);
     const before = await store.position();
     const after = await store.beginEpoch();

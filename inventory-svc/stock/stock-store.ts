@@ -26,7 +26,7 @@ export type ChangesPage =
       readonly more: boolean;
     };
 
-/** What a read of the counter found. */
+/** What a read of the head found. */
 interface HeadRead {
   readonly position: Position;
   readonly floor: bigint;
@@ -80,7 +80,7 @@ export class StockStore {
 
   /**
    * Reads what changed after a position. The rows, the position and the floor of a page come from one statement, so from
-   * one state of the database. Callers that share the read of the counter and have the same position share the page, too.
+   * one state of the database. Callers that share the read of the head and have the same position share the page, too.
    *
    * @param limit maximum rows
    * @throws StockUnavailableError
@@ -210,8 +210,8 @@ export class StockStore {
    * Begins a new epoch after the database was restored from a backup. Positions of the old epoch may not hold for the
    * restored stock, so every caller that has one must list the stock again.
    *
-   * The counter jumps to the time in microseconds by the database's clock, which no epoch reaches by counting. A
-   * counter that is past it, because the clock was wrong at an earlier restore, grows by that time. That is more than
+   * The head jumps to the time in microseconds by the database's clock, which no epoch reaches by counting. A
+   * head that is past it, because the clock was wrong at an earlier restore, grows by that time. That is more than
    * all changes since the backup, or since an earlier restore of it, can have added. So no revision is used twice, and
    * a caller that knows an entry's revision from before the restore cannot mistake another state for it. The exception:
    * the database's clock is set back between two restores of one backup.

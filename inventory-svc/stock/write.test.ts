@@ -72,7 +72,7 @@ describe("a write", () => {
     expect(await store.get(1n)).toEqual(before);
   });
 
-  test("is not acknowledged without the counter", async () => {
+  test("is not acknowledged without the head", async () => {
     const head = await db("stock_head").first();
     await db("stock_head").delete();
     await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);

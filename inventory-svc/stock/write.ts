@@ -51,7 +51,7 @@ interface WriteResult {
 /**
  * Writes changes in order. When this resolves they are durable.
  *
- * The transaction locks the counter row first. So writers queue there and nowhere else, revisions are committed in their
+ * The transaction locks the head of the stock first. So writers queue there and nowhere else, revisions are committed in their
  * order, and whatever is read under the lock holds until the commit. The wait for the lock can take seconds, and a
  * caller that leaves meanwhile may send its next change through another service, which may get the lock first. So the
  * callers are asked under the lock whether they still want their changes.
@@ -121,15 +121,15 @@ async function lockAndRead(
   statements: WriteStatements,
   changes: readonly Change[],
 ): Promise<BatchInput & Position> {
-  const [counters, rows, records = [], [lowest] = []] = (await transaction.run(
-    statements.lockCounter,
+  const [heads, rows, records = [], [lowest] = []] = (await transaction.run(
+    statements.lockHead,
     statements.entries(new Set(changes.map((change) => change.petId))),
     ...statements.recordsAndLowestId(new Set(changes.flatMap((change) => change.once?.id ?? []))),
   )) as [Position[], EntryRow[], OnceRow[]?, { id: bigint | null }[]?];
-  const [counter] = counters;
-  if (!counter) throw noCounter();
+  const [head] = heads;
+  if (!head) throw noHead();
   return {
-    ...counter,
+    ...head,
     rows: rows.map(fromEntryRow),
     records: records.map(fromOnceRow),
     lowestId: lowest?.id && lowest.id < 0n ? lowest.id : 0n,
@@ -144,26 +144,26 @@ async function commit(
 ): Promise<void> {
   try {
     const [advanced] = await transaction.commit(
-      statements.advanceCounter(revision),
+      statements.advanceHead(revision),
       ...statements.setEntries(rowsToWrite),
       ...statements.addToLedger(ledgerChanges),
     );
-    if (matchedRows(advanced) !== 1) throw noCounter();
+    if (matchedRows(advanced) !== 1) throw noHead();
   } catch (error) {
     throw transaction.mayHaveHappened(error) ? new OutcomeUnknownError(error) : error;
   }
 }
 
-const noCounter = () => new Error("stock_head has no counter");
+const noHead = () => new Error("stock_head has no row");
 
 /** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
 const maxRowsPerInsert = 500;
 
 /** The statements of a write, between BEGIN and COMMIT, with their texts made once. */
 export class WriteStatements {
-  /** Locks the counter row and reads it. On SQLite, BEGIN has taken the lock already. */
-  readonly lockCounter: Statement;
-  readonly #advanceCounter: Statement;
+  /** Locks the head and reads it. On SQLite, BEGIN has taken the lock already. */
+  readonly lockHead: Statement;
+  readonly #advanceHead: Statement;
   readonly #entries: RowsStatement<"pet_id">;
   readonly #setEntries: RowsStatement<(typeof entryColumns)[number]>;
   readonly #records: RowsStatement<"once_id">;
@@ -174,9 +174,9 @@ export class WriteStatements {
   /** @param keepsHistory whether the ledger keeps every change, or only those that answer repeats */
   constructor(db: Knex, keepsHistory: boolean) {
     this.#keepsHistory = keepsHistory;
-    const counter = () => db("stock_head").where("id", db.raw("1"));
-    this.lockCounter = statementOf(counter().select("epoch", "revision").forUpdate());
-    this.#advanceCounter = statementOf(counter().update({ revision: 0 }));
+    const head = () => db("stock_head").where("id", db.raw("1"));
+    this.lockHead = statementOf(head().select("epoch", "revision").forUpdate());
+    this.#advanceHead = statementOf(head().update({ revision: 0 }));
     this.#entries = selectBy(db, "pet_id", "stock", entryColumns);
     this.#setEntries = new RowsStatement(entryColumns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
     this.#records = selectBy(db, "once_id", ledgerTable, onceColumns);
@@ -187,9 +187,9 @@ export class WriteStatements {
     });
   }
 
-  /** Moves the counter on, while it is locked. */
-  advanceCounter(to: bigint): Statement {
-    return { sql: this.#advanceCounter.sql, bindings: [to] };
+  /** Moves the head on, while it is locked. */
+  advanceHead(to: bigint): Statement {
+    return { sql: this.#advanceHead.sql, bindings: [to] };
   }
 
   /** Reads these entries, tombstones included. */

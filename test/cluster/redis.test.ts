@@ -131,7 +131,7 @@ interface Gateway extends SharedState {
 /** The part of a gateway that uses Redis. */
 function startGateway(stack: Stack, redisUrl: string): Gateway {
   const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: gatewayCount, now: Date.now });
-  const limits = { memory, keyedUpdatesPerDay: 1_000, onRefused: () => {} };
+  const limits = { memory, keyedUpdatesPerDay: 1_000, onThrottled: () => {} };
   const log = pino({ level: "silent" });
   const state = redisState({ ...limits, redisUrl, gateways: gatewayCount, log, metrics: new Registry() });
   stack.defer(() => state.close());

@@ -1,4 +1,4 @@
-// The service with its join rule broken on purpose: a question joins the read of the counter that is under way instead
+// The service with its join rule broken on purpose: a question joins the read of the head that is under way instead
 // of the next one. Reads are made longer, because they are else over before a write is acknowledged. Each answer is
 // delayed at random, because gateways that get theirs at the same time ask again at the same time, and none joins late.
 import { setTimeout as delay } from "node:timers/promises";

@@ -152,7 +152,7 @@ test.each<Planted>([
   { what: "reads of one entry join the check that is under way", broken: brokenGateway, kinds: ["entry"] },
   { what: "changes leave one revision out", broken: forgetfulGateway, kinds: ["changes"] },
   {
-    what: "services answer questions from the read of the counter that is under way",
+    what: "services answer questions from the read of the head that is under way",
     broken: brokenService,
     kinds: ["list"],
     pauseMs: 100, // more updates would hide it: a service reads the changes again when there are any

@@ -286,7 +286,7 @@ export async function recordHistory(
 
 type Row = Omit<Version, "removed"> & { readonly removed: number };
 
-/** Has the states of entries, and of the counter those without a petId. */
+/** Has the states of entries, and of the head those without a petId. */
 const notes = "history_notes";
 const states = "quantity, status, removed, pet_id";
 const note = (values: string) =>

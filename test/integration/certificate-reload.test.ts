@@ -65,7 +65,7 @@ describe("new TLS files", () => {
       credentials: mutualTls({
         files,
         roles: parseRoles(roles) as RoleTable,
-        onRefused: () => {},
+        onDenied: () => {},
         log: { info: note, error: note },
       }),
       maxConnectionAgeMs: ageMs,

@@ -33,7 +33,7 @@ async function failures(admin: string): Promise<Record<string, number>> {
   return Object.fromEntries(Array.from(lines, ([, of, count]) => [of, Number(count)]));
 }
 
-test("a service whose counter has gone back counts it, answers no call and is not ready", async () => {
+test("a service whose head has gone back counts it, answers no call and is not ready", async () => {
   const system = await start();
   expect((await setFirst(system, 5)).status).toBe(200);
   const { db, close } = openStock(system.databaseUrls.inventory);

@@ -69,7 +69,7 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
       const refusals = new Map(keyIds.map((keyId) => [keyId, 11]));
       const counts: number[] = [];
       for (const replica of [0, 1, 0, 1] as const) {
-        counts.push((await pair[replica].shareRefusals!(refusals, 30)).length);
+        counts.push((await pair[replica].shareStrikes!(refusals, 30)).length);
       }
       return counts;
     });
@@ -188,7 +188,7 @@ describe("a Redis Cluster of three masters", () => {
   });
 
   test("a cluster that cannot add up the refusals of one key names the others with too many", async () => {
-    const share = opened.pair[0].shareRefusals!;
+    const share = opened.pair[0].shareStrikes!;
     const keyIds = Array.from({ length: 30 }, newName);
     const broken = newName();
     const client = new Cluster([{ host: "127.0.0.1", port: cluster.nodes[0]!.port }]);

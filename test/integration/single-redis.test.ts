@@ -137,7 +137,7 @@ test("a frozen Redis delays all that use it by one time-out, and after that noth
   const server = await startRedisServer();
   stack.defer(() => server.stop());
   const replica = startReplica(stack, server.url);
-  const { limiter, guards, shareRefusals } = replica;
+  const { limiter, guards, shareStrikes } = replica;
   await until(() => isCounting(replica));
   const useAll = () => [
     Promise.resolve(limiter.charge(newAccount(), windows)),
@@ -145,7 +145,7 @@ test("a frozen Redis delays all that use it by one time-out, and after that noth
     guards.ownAccount.charge(newName()),
     guards.rotations.charge(newName()),
     guards.keyedUpdates.charge(newName(), 100),
-    shareRefusals!(new Map([[newName(), 1]]), 30),
+    shareStrikes!(new Map([[newName(), 1]]), 30),
   ];
   await server.kill("SIGSTOP");
   const waiting = useAll();
@@ -158,7 +158,7 @@ test("a frozen Redis delays all that use it by one time-out, and after that noth
   };
   const all = Promise.all([...waiting, ...later, ...useAll()]);
   expect(await Promise.race([all, turns()])).not.toBe("waits");
-  replica.notify("not sent");
+  replica.invalidate("not sent");
   await server.kill("SIGCONT");
   await until(async () => (await isCounting(replica)) && (await areNoticesSent([replica, replica])));
 });

@@ -56,7 +56,7 @@ describeEachDatabase("adjustments in the database", (url) => {
   test("adjustments are recorded in the transaction that makes them, all 1,201 of them or none", async () => {
     await store.write(range(1, 1_201).map((petId) => create(petId, 1)));
     const batch = range(1, 1_201).map((petId) => adjust(`id:${petId}`, petId, Number(petId)));
-    // The insert of adjustments fails, which comes after the entries and the counter: nothing of those may stay.
+    // The insert of adjustments fails, which comes after the entries and the head: nothing of those may stay.
     const restore = await failAdjustments(stock.db);
     // Where COMMIT was sent in the same packet, an error of the server does not say whether it was reached.
     const error = url().startsWith("sqlite:") ? StockUnavailableError : OutcomeUnknownError;

@@ -86,7 +86,7 @@ describeEachDatabase("a stock of 100,000 entries", (url) => {
     });
     // A row through the index, the temporary table of the page and its order: the same few times, at any distance.
     expect(read).toBeLessThanOrEqual(30 + 6 * rows);
-    // At the head one row of the counter says that there is nothing more.
+    // At the head its row alone says that there is nothing more.
     expect(plan).toMatch(rows === 0 ? /stock_head/ : /stock_revision_index/);
     expect(plan).not.toMatch(/SCAN stock\b/);
   });

@@ -220,7 +220,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect(states.size).toBeGreaterThan(3); // it has read while they were writing
   });
 
-  test("callers that ask together share one read of the counter, and a page for each position", async () => {
+  test("callers that ask together share one read of the head, and a page for each position", async () => {
     await store.write([create(1n), create(2n)]);
     const at = await store.position();
     const sent = noteStatements(stock.db);
@@ -315,7 +315,7 @@ describeEachDatabase("the stock's store", (url) => {
     test.each([
       ["before", 2n],
       ["after", 4_102_444_800_000_000n], // 2100, in microseconds
-    ])("no revision is used again after a restore, with a counter %s the time of the clock", async (_when, backup) => {
+    ])("no revision is used again after a restore, with a head %s the time of the clock", async (_when, backup) => {
       const used: bigint[] = [];
       for (let restore = 0; restore < 3; restore++) {
         await stock.db("stock_head").update({ revision: backup });

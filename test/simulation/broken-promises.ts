@@ -75,10 +75,10 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     promise: 1,
-    what: "the counter is read without a lock",
+    what: "the head is read without a lock",
     file: "inventory-svc/stock/write.ts",
-    find: 'counter().select("epoch", "revision").forUpdate()',
-    replace: 'counter().select("epoch", "revision")',
+    find: 'head().select("epoch", "revision").forUpdate()',
+    replace: 'head().select("epoch", "revision")',
   },
   {
     promise: 1,

@@ -46,7 +46,7 @@ const expectedEvents = [
   "a request with a revoked key",
   "a rotated key",
   "a ban",
-  "a notice of a key",
+  "an invalidation of a key",
   "a request that took longer than a second",
   "answer broken",
   "answer left",

@@ -25,7 +25,7 @@ export const faultKinds = {
   "take back commits": 2,
   "lose sessions before COMMIT": 3,
   "lose sessions after COMMIT": 3,
-  "lock the counter": 4,
+  "lock the head": 4,
   "fail over the database": 2,
   "switch the database": 4,
   "restore the database": 1,
@@ -146,7 +146,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
     case 4:
     case 5: {
       // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock.
-      const kind = seed % 16 < 8 ? "slow gateway to service" : "lock the counter";
+      const kind = seed % 16 < 8 ? "slow gateway to service" : "lock the head";
       const late = [1_000, 2_500, 4_000].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
       const hurried = { timeoutMs: 300, latencyMs: 0.6, services: 2, hotShare: 0.8 };
       return { endMs: 6_000, pauseMs: 20 * callers, ...hurried, faults: late };

@@ -21,10 +21,7 @@ type Reply =
   | { readonly id: number; readonly error: string }
   | { readonly channel: string; readonly text: string };
 
-type Value =
-  | KeptCounts
-  | { count: number }
-  | { readonly refusals: { readonly atMs: number; readonly count: number }[] };
+type Value = KeptCounts | { count: number } | { readonly strikes: { readonly atMs: number; readonly count: number }[] };
 
 /** The server. It has its data in memory, and loses them when it ends. */
 export class RedisServer {
@@ -73,13 +70,13 @@ export class RedisServer {
         if (count <= limit) this.#set(key, { count }, ms);
         return [count, ms];
       }
-      case "countRefusals": {
+      case "countStrikes": {
         const [, count, tooMany, , windowMs] = args.map(Number) as [number, number, number, number, number];
-        const kept = this.#get<{ refusals: { atMs: number; count: number }[] }>(key)?.refusals ?? [];
-        const refusals = [...kept.filter(({ atMs }) => atMs > nowMs() - windowMs), { atMs: nowMs(), count }];
-        const isTooMany = refusals.reduce((sum, one) => sum + one.count, 0) >= tooMany;
+        const kept = this.#get<{ strikes: { atMs: number; count: number }[] }>(key)?.strikes ?? [];
+        const strikes = [...kept.filter(({ atMs }) => atMs > nowMs() - windowMs), { atMs: nowMs(), count }];
+        const isTooMany = strikes.reduce((sum, one) => sum + one.count, 0) >= tooMany;
         if (isTooMany) this.#data.delete(key);
-        else this.#set(key, { refusals }, windowMs);
+        else this.#set(key, { strikes }, windowMs);
         return Number(isTooMany);
       }
       case "publish":
@@ -242,7 +239,7 @@ export class Redis extends EventEmitter {
 
   #take(reply: Reply): void {
     if ("channel" in reply) {
-      meet("a notice of a key");
+      meet("an invalidation of a key");
       this.emit("message", reply.channel, reply.text);
     } else if ("error" in reply) this.#waiting.get(reply.id)?.reject(new Error(reply.error));
     else this.#waiting.get(reply.id)?.resolve(reply.result);

@@ -351,7 +351,7 @@ class System {
       "take back commits": () => failing("deadlock"),
       "lose sessions before COMMIT": () => failing("lostBefore"),
       "lose sessions after COMMIT": () => failing("lostAfter"),
-      "lock the counter": () => this.#lockCounter(forMs),
+      "lock the head": () => this.#lockHead(forMs),
       "fail over the database": async () => {
         const old = this.#stock;
         old.host.crash();
@@ -397,7 +397,7 @@ class System {
   }
 
   /** Another transaction, such as an import's, keeps all writers waiting. */
-  async #lockCounter(forMs: number): Promise<void> {
+  async #lockHead(forMs: number): Promise<void> {
     await runIn(new Host("importer"), async () => {
       const db = openDatabase("mysql://petstore:petstore@stock/stock", databaseDefaults);
       const work = db.transaction(async (transaction) => {

@@ -17,7 +17,7 @@ export const newName = () => `name-${++names}`;
 
 /** The part of a gateway that uses Redis. */
 export interface Replica extends SharedState {
-  /** The ids in the notices that it received. */
+  /** The ids in the invalidations that it received. */
   readonly heard: string[];
   /** The messages that it logged. */
   readonly logged: string[];
@@ -34,10 +34,10 @@ export function startReplica(stack: Stack, url: string): Replica {
   };
   const log = pino({ level: "info" }, { write });
   const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 2, now: Date.now });
-  const limits = { memory, keyedUpdatesPerDay: 1_000, onRefused: () => {} };
+  const limits = { memory, keyedUpdatesPerDay: 1_000, onThrottled: () => {} };
   const state = redisState({ ...limits, redisUrl: url, gateways: 2, log, metrics: new Registry() });
   stack.defer(() => state.close());
-  state.onNotice((id) => heard.push(id));
+  state.onInvalidation((id) => heard.push(id));
   return { ...state, heard, logged, reasons };
 }
 
@@ -69,7 +69,7 @@ export async function isExact([a, b]: Pair): Promise<boolean> {
 export async function areNoticesSent(pair: Pair): Promise<boolean> {
   const ids = pair.map((replica) => {
     const id = newName();
-    replica.notify(id);
+    replica.invalidate(id);
     return id;
   });
   const areHeard = () => pair.every(({ heard }) => ids.every((id) => heard.includes(id)));

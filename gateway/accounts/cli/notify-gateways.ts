@@ -1,10 +1,10 @@
 /** Tells running gateways that a key has changed. */
 import { once } from "node:events";
 import { connectRedis } from "../../limits/redis-connection.ts";
-import { KeyNotices } from "../keys/key-notices.ts";
+import { KeyInvalidations } from "../keys/key-invalidations.ts";
 
 /**
- * Makes gateways look up a changed key or account at once. Without a notice they do so within 10 s, so a failed one
+ * Makes gateways look up a changed key or account at once. Without an invalidation they do so within 10 s, so a failed one
  * only prints a warning.
  *
  * @param redisUrl undefined where gateways have no Redis
@@ -16,7 +16,7 @@ export async function notifyGateways(redisUrl: string | undefined, id: string): 
   redis.on("error", () => {}); // the warning below says enough
   try {
     await once(redis, "ready", { signal: AbortSignal.timeout(2_000) });
-    await new KeyNotices(redis).notify(id);
+    await new KeyInvalidations(redis).send(id);
   } catch {
     process.stderr.write("REDIS_URL: Redis cannot be reached, so the gateways take up to 10 s to notice.\n");
   } finally {

@@ -302,7 +302,7 @@ describe("look-ups", () => {
 });
 
 describe("notices", () => {
-  test("a notice of a change causes a look-up at the next use of the key", async () => {
+  test("an invalidation causes a look-up at the next use of the key", async () => {
     const { use, newKey, authenticator } = setUp();
     const key = newKey();
     const other = newKey();
@@ -314,7 +314,7 @@ describe("notices", () => {
     expect(await use(other.token)).toEqual(other.principal);
   });
 
-  test("a notice of a change of an account reaches all of its keys and no others", async () => {
+  test("an invalidation of an account reaches all of its keys and no others", async () => {
     const { use, newKey, authenticator, asked } = setUp();
     const keys = Array.from({ length: 6 }, (_, i) => newKey({ accountId: i % 3 === 0 ? "acc_other" : "acc_one" }));
     for (const { token } of keys) await use(token);
@@ -327,7 +327,7 @@ describe("notices", () => {
     expect(asked).toHaveLength(4);
   });
 
-  test("a notice of a change of a family reaches all of its keys and no others", async () => {
+  test("an invalidation of a family reaches all of its keys and no others", async () => {
     const { use, newKey, authenticator, asked } = setUp();
     const keys = Array.from({ length: 6 }, (_, i) => newKey({ familyId: i % 3 === 0 ? "key_other" : "key_first" }));
     for (const { token } of keys) await use(token);
@@ -337,7 +337,7 @@ describe("notices", () => {
     expect(asked).toHaveLength(4);
   });
 
-  test("a look-up counts only for the requests before a notice of a change that arrives during it", async () => {
+  test("a look-up counts only for the requests before an invalidation that arrives during it", async () => {
     const { use, newKey, authenticator, asked, state } = setUp();
     const { token, principal } = newKey();
     state.slow = true;
@@ -380,7 +380,7 @@ describe("notices", () => {
     expect(await next).toEqual(banned);
   });
 
-  test("a notice of a change of an unknown id changes nothing", async () => {
+  test("an invalidation of an unknown id changes nothing", async () => {
     const { use, newKey, authenticator, asked } = setUp();
     const { token } = newKey();
     await use(token);

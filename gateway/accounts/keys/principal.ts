@@ -5,7 +5,7 @@ import type { AccountLimits, PlanName } from "./plans.ts";
 export interface Principal {
   /** Public, opaque name of the key; safe in logs. */
   readonly keyId: string;
-  /** The id of the family's first key, from which rotations made the others: bans and refusals count under it. */
+  /** The id of the family's first key, from which rotations made the others: bans and strikes count under it. */
   readonly familyId: string;
   /** Opaque id of the account; limits count under it. */
   readonly accountId: string;

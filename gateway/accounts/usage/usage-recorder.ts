@@ -48,7 +48,7 @@ export interface UsageSeries {
 export class UsageRecorder {
   readonly #options: UsageRecorderOptions;
   readonly #timer: NodeJS.Timeout;
-  readonly #minutes = new MinuteCounter();
+  readonly #minutes = new AccountMinutes();
   #lastUse = new Map<string, number>();
   /** By day, account and operation. */
   #deprecatedUse = new Map<string, DeprecatedUse>();
@@ -193,7 +193,7 @@ function sumUp(steps: readonly UseStep[]): UseStep[] {
 type CountsByAccount = Map<string, { requests: number; refused: number }>;
 
 /** Counts the requests of each account and minute in memory, until they are written. */
-class MinuteCounter {
+class AccountMinutes {
   readonly #minutes = new Map<number, CountsByAccount>();
   /** The minute in which requests are counted, and its counts by account. */
   #startMs = Number.NaN;

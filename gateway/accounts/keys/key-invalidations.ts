@@ -1,4 +1,4 @@
-/** Notifies all replicas of changed keys and accounts. */
+/** Tells all replicas which keys and accounts have changed, so that they forget what they remember of them. */
 import type { Cluster, Redis } from "ioredis";
 
 const channel = "petstore:keys";
@@ -8,10 +8,10 @@ const retryAfterMs = 1_000;
 const heartbeatMs = 2_000;
 
 /**
- * Sends and receives the ids of changed keys and accounts over Redis. A lost notice costs time only: every replica
+ * Sends and receives the ids of changed keys and accounts over Redis. A lost invalidation costs time only: every replica
  * looks its keys up again every few seconds.
  */
-export class KeyNotices {
+export class KeyInvalidations {
   readonly #redis: Redis | Cluster;
   #subscriber: Redis | Cluster | undefined;
   #retry: NodeJS.Timeout | undefined;
@@ -22,12 +22,12 @@ export class KeyNotices {
   }
 
   /** @param id of a key or an account */
-  async notify(id: string): Promise<void> {
+  async send(id: string): Promise<void> {
     await this.#redis.publish(channel, id);
   }
 
   /** @param receive gets the id of a key or an account, from any replica and from this one */
-  onNotice(receive: (id: string) => void): void {
+  onInvalidation(receive: (id: string) => void): void {
     // Not `autoResubscribe`: if Redis refuses it or does not answer in time, nothing catches the error and the process
     // ends.
     const { isCluster } = this.#redis;

@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 import { type Request, type RequestHandler, type Response, Router } from "express";
 import { acceptsGzip, matchesEtag, pathOf } from "../http/request.ts";
 
-export interface PageOptions {
+export interface HtmlPageOptions {
   /** Admits a request, or rejects with the error that answers it. */
   readonly admit: (response: Response) => Promise<void>;
 }
@@ -18,7 +18,7 @@ export interface PageOptions {
  */
 export function pageRouter(
   own: ReadonlyMap<string, RequestHandler>,
-  { admit }: PageOptions,
+  { admit }: HtmlPageOptions,
   isOurs: (request: Request) => boolean = () => true,
 ): Router {
   // No routes: a router with routes answers OPTIONS by itself.

@@ -1,35 +1,35 @@
-/** Counts the refusals of keys, to find the families of keys that keep sending requests after a 429. */
+/** Counts strikes, to find the families of keys that keep sending requests after a 429. */
 import { LRUCache } from "lru-cache";
 
-/** The time within which refusals of a key count together: a minute that slides. */
-export const refusalWindowMs = 60_000;
+/** The time within which strikes of a family count together: a minute that slides. */
+export const strikeWindowMs = 60_000;
 
-/** How often refusals are shared. Refusals within one slot get the same time; each still counts. */
-export const refusalSlotMs = 100;
+/** How often strikes are shared. Strikes within one slot get the same time; each still counts. */
+export const strikeSlotMs = 100;
 
 const maxKeys = 100_000;
 
 /**
- * Adds refusals, by family of keys, to the counts that all gateways share.
+ * Adds strikes, by family of keys, to the counts that all gateways share.
  *
  * @param tooMany the count within a minute from which a family is over the limit; its count then starts at 0
  * @returns the families over the limit; one whose count could not be shared is left out. It never rejects
  */
-export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
+export type ShareStrikes = (strikes: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
 
-export interface RefusalCounterOptions {
-  /** The count within a minute from which a family of keys has been refused too often. */
+export interface StrikesOptions {
+  /** The count within a minute from which a family of keys has too many strikes. */
   readonly tooMany: number;
-  /** Gets a family of keys that has been refused too often. Resolves when it has done what it does, and never rejects. */
+  /** Gets a family of keys that has too many strikes. Resolves when it has done what it does, and never rejects. */
   readonly onTooMany: (familyId: string) => Promise<void>;
   /** Undefined for a gateway without Redis. */
-  readonly share?: ShareRefusals | undefined;
+  readonly share?: ShareStrikes | undefined;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
 /**
- * For this long after the first 429 of a wait, further refusals do not count. Their requests may have been sent before
+ * For this long after the first 429 of a wait, further 429s are no strikes. Their requests may have been sent before
  * that 429 arrived: they were in the network, or behind another request of their connection.
  */
 const underWayMs = 1_000;
@@ -39,30 +39,30 @@ interface Entry {
   /** When its caller was told to wait, and until when. */
   toldAtMs: number;
   untilMs: number;
-  /** Refusals by slot, the oldest first. */
+  /** Strikes by slot, the oldest first. */
   slots: { readonly atMs: number; count: number }[];
   total: number;
 }
 
 /**
- * Counts the refusals of each family of keys within the last minute. Those right after the first 429 of a wait do not
- * count, because their senders could not know of it yet. So a caller that waits as it is told to may send a burst when
- * the wait is over.
+ * Counts the strikes of each family of keys within the last minute. A strike is a request that got 429, but for those
+ * right after the first 429 of a wait, whose senders could not know of it yet. So a caller that waits as it is told to
+ * may send a burst when the wait is over.
  */
-export class RefusalCounter {
-  readonly #options: RefusalCounterOptions;
+export class Strikes {
+  readonly #options: StrikesOptions;
   readonly #entries = new LRUCache<string, Entry>({ max: maxKeys });
-  /** Families for which `onTooMany` is at work. Until it ends, their refusals do not count. */
+  /** Families for which `onTooMany` is at work. Until it ends, they get no strikes. */
   readonly #handled = new Set<string>();
   #unshared = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(options: RefusalCounterOptions) {
+  constructor(options: StrikesOptions) {
     this.#options = options;
   }
 
   /** @param waitMs the time that the 429 told the caller to wait */
-  refused(familyId: string, waitMs: number): void {
+  throttled(familyId: string, waitMs: number): void {
     if (this.#handled.has(familyId)) return;
     const { tooMany, share, now } = this.#options;
     const nowMs = now();
@@ -73,11 +73,11 @@ export class RefusalCounter {
     } else if (nowMs < entry.toldAtMs + underWayMs) {
       return;
     }
-    addRefusal(entry, nowMs);
+    addStrike(entry, nowMs);
     if (entry.total >= tooMany) void this.#handle(familyId);
     if (share) {
       this.#unshared.set(familyId, (this.#unshared.get(familyId) ?? 0) + 1);
-      this.#timer ??= setTimeout(() => void this.#share(share), refusalSlotMs);
+      this.#timer ??= setTimeout(() => void this.#share(share), strikeSlotMs);
     }
   }
 
@@ -102,7 +102,7 @@ export class RefusalCounter {
     this.#entries.delete(familyId); // the count starts again
   }
 
-  async #share(share: ShareRefusals): Promise<void> {
+  async #share(share: ShareStrikes): Promise<void> {
     const { tooMany } = this.#options;
     const added = this.#unshared;
     this.#unshared = new Map();
@@ -111,12 +111,12 @@ export class RefusalCounter {
   }
 }
 
-/** Counts a refusal, and forgets those that are older than a minute. */
-function addRefusal(entry: Entry, nowMs: number): void {
+/** Counts a strike, and forgets those that are older than a minute. */
+function addStrike(entry: Entry, nowMs: number): void {
   const { slots } = entry;
-  while (slots[0] && nowMs - slots[0].atMs >= refusalWindowMs) entry.total -= slots.shift()!.count;
+  while (slots[0] && nowMs - slots[0].atMs >= strikeWindowMs) entry.total -= slots.shift()!.count;
   while (slots.length > 0 && slots.at(-1)!.atMs > nowMs) entry.total -= slots.pop()!.count; // the clock was set back
-  const atMs = nowMs - (nowMs % refusalSlotMs);
+  const atMs = nowMs - (nowMs % strikeSlotMs);
   const latest = slots.at(-1);
   if (latest?.atMs === atMs) latest.count += 1;
   else slots.push({ atMs, count: 1 });

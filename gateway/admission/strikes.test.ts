@@ -1,30 +1,30 @@
-import { RefusalCounter } from "./refusals.ts";
+import { Strikes } from "./strikes.ts";
 
 const second = 1_000;
 const minute = 60 * second;
 const day = 24 * 60 * minute;
 
-/** A counter with a clock of its own, and the keys that it has reported. */
-function counterOf(tooMany: number) {
+/** Strikes with a clock of its own, and the keys that it has reported. */
+function strikesOf(tooMany: number) {
   const found: string[] = [];
   const clock = { nowMs: 0 };
-  const counter = new RefusalCounter({
+  const strikes = new Strikes({
     tooMany,
     onTooMany: async (keyId) => void found.push(keyId),
     now: () => clock.nowMs,
   });
-  const refuse = (keyId: string, atMs: number, waitMs = day) => {
+  const throttle = (keyId: string, atMs: number, waitMs = day) => {
     clock.nowMs = atMs;
-    counter.refused(keyId, waitMs);
+    strikes.throttled(keyId, waitMs);
   };
-  return { found, refuse };
+  return { found, throttle };
 }
 
-describe("the counter of refusals", () => {
-  test("reports a key at its 30th refusal within a minute, and again after 30 more", async () => {
-    const { found, refuse } = counterOf(30);
+describe("strikes", () => {
+  test("reports a key at its 30th strike within a minute, and again after 30 more", async () => {
+    const { found, throttle } = strikesOf(30);
     for (let i = 0; i < 90; i++) {
-      refuse("k", i * second);
+      throttle("k", i * second);
       await Promise.resolve();
       expect(found).toHaveLength(Math.floor((i + 1) / 30));
     }
@@ -35,22 +35,22 @@ describe("the counter of refusals", () => {
       [29 + minute - 1_000, ["k"]],
       [29 + minute, []],
     ] as const) {
-      const { found, refuse } = counterOf(30);
-      refuse("k", 0); // a minute that begins here ends before the others
-      for (let i = 1; i <= 15; i++) refuse("k", 30_000 + i);
-      for (let i = 1; i <= 14; i++) refuse("k", 30_000 + lastMs + i);
-      refuse("k", 30_000 + lastMs + 15);
+      const { found, throttle } = strikesOf(30);
+      throttle("k", 0); // a minute that begins here ends before the others
+      for (let i = 1; i <= 15; i++) throttle("k", 30_000 + i);
+      for (let i = 1; i <= 14; i++) throttle("k", 30_000 + lastMs + i);
+      throttle("k", 30_000 + lastMs + 15);
       expect(found).toEqual(expected);
     }
   });
 
-  test("never reports a key with 29 refusals in each minute", () => {
-    const { found, refuse } = counterOf(30);
-    for (let i = 0; i < 5 * 29; i++) refuse("k", Math.floor(i / 29) * minute + (i % 29) * second);
+  test("never reports a key with 29 strikes in each minute", () => {
+    const { found, throttle } = strikesOf(30);
+    for (let i = 0; i < 5 * 29; i++) throttle("k", Math.floor(i / 29) * minute + (i % 29) * second);
     expect(found).toEqual([]);
   });
 
-  test("leaves out what is refused while a ban is being stored", async () => {
+  test("leaves out what is throttled while a ban is being stored", async () => {
     const found: string[] = [];
     const stored = Promise.withResolvers<void>();
     const onTooMany = (keyId: string) => {
@@ -58,71 +58,71 @@ describe("the counter of refusals", () => {
       return stored.promise;
     };
     let nowMs = 0;
-    const counter = new RefusalCounter({ tooMany: 30, onTooMany, now: () => (nowMs += second) });
-    const refuse = (times: number) => {
-      for (let i = 0; i < times; i++) counter.refused("k", day);
+    const strikes = new Strikes({ tooMany: 30, onTooMany, now: () => (nowMs += second) });
+    const throttle = (times: number) => {
+      for (let i = 0; i < times; i++) strikes.throttled("k", day);
     };
-    refuse(30 + 59);
+    throttle(30 + 59);
     expect(found).toEqual(["k"]);
     stored.resolve();
     await stored.promise;
     await Promise.resolve();
-    refuse(29);
+    throttle(29);
     expect(found).toEqual(["k"]);
-    refuse(1);
+    throttle(1);
     expect(found).toEqual(["k", "k"]);
   });
 
   test("leaves out those of the second after the first 429", () => {
-    const { found, refuse } = counterOf(30);
-    for (let i = 0; i < 1_000; i++) refuse("k", i);
-    for (let i = 0; i < 28; i++) refuse("k", second + i);
+    const { found, throttle } = strikesOf(30);
+    for (let i = 0; i < 1_000; i++) throttle("k", i);
+    for (let i = 0; i < 28; i++) throttle("k", second + i);
     expect(found).toEqual([]);
-    refuse("k", second + 28);
+    throttle("k", second + 28);
     expect(found).toEqual(["k"]);
   });
 
   test("never reports a caller that sends a burst whenever its wait is over", () => {
-    const { found, refuse } = counterOf(30);
+    const { found, throttle } = strikesOf(30);
     for (let window = 0; window < 10; window++) {
       const beganMs = window * minute;
-      for (let i = 0; i < 100; i++) refuse("k", beganMs + 5 * i, minute - 5 * i);
+      for (let i = 0; i < 100; i++) throttle("k", beganMs + 5 * i, minute - 5 * i);
     }
     expect(found).toEqual([]);
   });
 
   test("goes on when the clock is set back by an hour", () => {
-    const { found, refuse } = counterOf(30);
-    refuse("k", 60 * minute);
-    for (let i = 0; i < 40; i++) refuse("k", i * second);
+    const { found, throttle } = strikesOf(30);
+    throttle("k", 60 * minute);
+    for (let i = 0; i < 40; i++) throttle("k", i * second);
     expect(found).toEqual(["k"]);
   });
 
-  test("forgets refusals that a clock which was set back puts in the future", () => {
-    const { found, refuse } = counterOf(30);
-    refuse("k", 0);
-    for (let i = 0; i < 28; i++) refuse("k", 50_000 + i);
-    refuse("k", 1_000); // 49 s back
-    refuse("k", 57_000); // 105 s after the 28 by a clock that stays
+  test("forgets strikes that a clock which was set back puts in the future", () => {
+    const { found, throttle } = strikesOf(30);
+    throttle("k", 0);
+    for (let i = 0; i < 28; i++) throttle("k", 50_000 + i);
+    throttle("k", 1_000); // 49 s back
+    throttle("k", 57_000); // 105 s after the 28 by a clock that stays
     expect(found).toEqual([]);
   });
 
   test("counts each key by itself", () => {
-    const { found, refuse } = counterOf(2);
-    refuse("a", 1 * second);
-    refuse("b", 2 * second);
-    refuse("a", 3 * second);
+    const { found, throttle } = strikesOf(2);
+    throttle("a", 1 * second);
+    throttle("b", 2 * second);
+    throttle("a", 3 * second);
     expect(found).toEqual(["a"]);
   });
 
-  test("the counters of refusals of all replicas add up, and one of them reports the key", async () => {
+  test("the strikes of all replicas add up, and one of them reports the key", async () => {
     const totals = new Map<string, number>();
     const found: number[] = [];
     const reported = Promise.withResolvers<void>();
     let nowMs = 0;
     const replicas = [0, 1, 2].map(
       (replica) =>
-        new RefusalCounter({
+        new Strikes({
           tooMany: 30,
           onTooMany: async () => {
             found.push(replica);
@@ -140,17 +140,17 @@ describe("the counter of refusals", () => {
         }),
     );
     for (let i = 0; i < 11; i++) {
-      for (const replica of replicas) replica.refused("k", day);
+      for (const replica of replicas) replica.throttled("k", day);
       nowMs += second;
     }
     await reported.promise;
     expect(found).toHaveLength(1);
   });
 
-  test("shares none of what is refused while a ban is being stored, which would bring a second ban", async () => {
+  test("shares none of what is throttled while a ban is being stored, which would bring a second ban", async () => {
     const shared = Promise.withResolvers<ReadonlyMap<string, number>>();
     let nowMs = 0;
-    const counter = new RefusalCounter({
+    const strikes = new Strikes({
       tooMany: 30,
       onTooMany: () => new Promise(() => {}),
       share: async (added) => {
@@ -159,7 +159,7 @@ describe("the counter of refusals", () => {
       },
       now: () => (nowMs += second / 2),
     });
-    for (let i = 0; i < 30 + 59; i++) counter.refused("k", day);
+    for (let i = 0; i < 30 + 59; i++) strikes.throttled("k", day);
     expect([...(await shared.promise)]).toEqual([["k", 30]]);
   });
 
@@ -167,9 +167,9 @@ describe("the counter of refusals", () => {
     const { jest } = import.meta;
     jest.useFakeTimers();
     const share = jest.fn(async () => []);
-    const counter = new RefusalCounter({ tooMany: 30, onTooMany: async () => {}, share, now: () => 0 });
-    counter.refused("k", day);
-    counter.close();
+    const strikes = new Strikes({ tooMany: 30, onTooMany: async () => {}, share, now: () => 0 });
+    strikes.throttled("k", day);
+    strikes.close();
     jest.advanceTimersByTime(minute);
     expect(share).not.toHaveBeenCalled();
     jest.useRealTimers();

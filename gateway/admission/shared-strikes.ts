@@ -1,17 +1,17 @@
-/** Shares the counts of refusals between gateways. */
+/** Shares the counts of strikes between gateways. */
 import type { Cluster, Redis } from "ioredis";
 import type { Breaker } from "../limits/redis-breaker.ts";
-import { refusalSlotMs, refusalWindowMs, type ShareRefusals } from "./refusals.ts";
+import { type ShareStrikes, strikeSlotMs, strikeWindowMs } from "./strikes.ts";
 
 /**
- * Adds refusals of one family of keys to those of the last minute, by the clock of Redis.
+ * Adds strikes of one family of keys to those of the last minute, by the clock of Redis.
  *
- * KEYS: one, which holds pairs of numbers: a slot of time in Unix ms, and its refusals.
- * ARGV: refusals to add, how many are too many, the length of a slot and of the window in ms, and milliseconds to add
+ * KEYS: one, which holds pairs of numbers: a slot of time in Unix ms, and its strikes.
+ * ARGV: strikes to add, how many are too many, the length of a slot and of the window in ms, and milliseconds to add
  * to the clock (for tests).
  * Returns 1 when they are too many, and the count starts again; otherwise 0.
  */
-const countRefusalsScript = `
+const countStrikesScript = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[5]
 local slot, window = now - now % ARGV[3], tonumber(ARGV[4])
@@ -34,20 +34,20 @@ return 0
 `;
 
 type Client = (Redis | Cluster) & {
-  countRefusals(key: string, ...args: readonly number[]): Promise<0 | 1>;
+  countStrikes(key: string, ...args: readonly number[]): Promise<0 | 1>;
 };
 
 /** @param clockOffsetMs milliseconds to add to the clock of Redis; for tests */
-export function shareRefusals(redis: Redis | Cluster, breaker: Breaker, clockOffsetMs = () => 0): ShareRefusals {
-  redis.defineCommand("countRefusals", { numberOfKeys: 1, lua: countRefusalsScript });
+export function shareStrikes(redis: Redis | Cluster, breaker: Breaker, clockOffsetMs = () => 0): ShareStrikes {
+  redis.defineCommand("countStrikes", { numberOfKeys: 1, lua: countStrikesScript });
   const client = redis as Client;
-  return async (refusals, tooMany) => {
+  return async (strikes, tooMany) => {
     const found = await Promise.all(
-      [...refusals].map(async ([familyId, count]) => {
+      [...strikes].map(async ([familyId, count]) => {
         const key = `petstore:refused:${familyId}`;
-        const times = [refusalSlotMs, refusalWindowMs, clockOffsetMs()];
+        const times = [strikeSlotMs, strikeWindowMs, clockOffsetMs()];
         try {
-          const isTooMany = await breaker.run(key, () => client.countRefusals(key, count, tooMany, ...times));
+          const isTooMany = await breaker.run(key, () => client.countStrikes(key, count, tooMany, ...times));
           return isTooMany ? [familyId] : [];
         } catch {
           return []; // each gateway goes by its own count
