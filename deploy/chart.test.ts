@@ -59,9 +59,9 @@ describe("the Helm chart", () => {
     const [rules] = all("production", "PrometheusRule");
     const jobs = all("production", "PodMonitor").map(({ spec }) => spec.selector.matchLabels[spec.jobLabel]);
     expect(jobs).toEqual(["gateway", "inventory-svc"]);
-    const own = 'absent_over_time(up{namespace="default",';
-    const text = readFileSync(rulesFile, "utf8").replaceAll("absent_over_time(up{", own);
+    const text = readFileSync(rulesFile, "utf8").replaceAll("{job", '{namespace="default",job');
     expect(rules!.spec).toEqual(parse(text));
+    expect(text.match(/\bjob=/g)).toHaveLength(text.match(/\{namespace="default",job=/g)!.length);
     const [addressed] = all("what pods get besides", "PrometheusRule");
     expect(addressed!.spec).toEqual(parse(text.replaceAll("runbook_url: ", "runbook_url: https://docs.example/")));
   });
