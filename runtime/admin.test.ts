@@ -35,7 +35,7 @@ test("a process that was ready logs once why it cannot serve, and once that it c
   ]);
 });
 
-test("process_ready follows /readyz although nobody asks that, and a scrape waits for no answer", async () => {
+test("process_ready follows /readyz without a probe, and a scrape waits for no answer", async () => {
   let answer: Promise<readonly string[]> = Promise.resolve([]);
   const log = pino({ level: "silent" });
   const admin = await startAdmin({ listen, metrics: new Registry(), ready: () => answer, log });
