@@ -1,4 +1,4 @@
-import { type Container, destinations, settings, suiteChart } from "../test/support/chart.ts";
+import { type Container, commandJob, destinations, settings, suiteChart } from "../test/support/chart.ts";
 import type { Manifest } from "../test/support/helm.ts";
 import { nameOf } from "../test/support/kubernetes.ts";
 
@@ -6,7 +6,8 @@ describe("network of the chart", () => {
   const { each, all, deployment, environment, helm } = suiteChart();
 
   describe("references between objects", () => {
-    const workloads = (manifests: Manifest[]) => manifests.filter(({ kind }) => /^(Deployment|Job)$/.test(kind));
+    const workloads = (manifests: Manifest[]) =>
+      [...manifests, commandJob()].filter(({ kind }) => /^(Deployment|Job)$/.test(kind));
     const selectedBy = (manifests: Manifest[], labels: Readonly<Record<string, string>>) =>
       workloads(manifests).filter(({ spec }) => isSubset(labels, spec.template.metadata.labels));
     const portNames = ({ spec }: Manifest) =>
@@ -25,7 +26,7 @@ describe("network of the chart", () => {
         expect(selecting.length).toBeGreaterThanOrEqual(9);
         for (const [name, labels] of selecting) {
           const found = selectedBy(manifests, labels).map(
-            ({ metadata }) => metadata.labels["app.kubernetes.io/component"],
+            ({ spec }) => spec.template.metadata.labels["app.kubernetes.io/component"],
           );
           expect([name, found]).toEqual([name, [labels["app.kubernetes.io/component"]]]);
         }
@@ -191,6 +192,7 @@ describe("network of the chart", () => {
       expect(portsOut("gateway")).toEqual([53, 53, "grpc", 3306, 6379, 80, 443]);
       expect(portsOut("inventory-svc")).toEqual([53, 53, 3306]);
       expect(portsOut("migrate")).toEqual([53, 53, 3306]);
+      expect(portsOut("command")).toEqual([53, 53, 3306, 6379]);
       for (const { spec } of all("production", "NetworkPolicy"))
         expect(spec.policyTypes).toEqual(["Ingress", "Egress"]);
     });
@@ -212,6 +214,7 @@ describe("network of the chart", () => {
       expect(others).toEqual([out(database), out(redis), out(upstreams)]);
       expect(egress("inventory-svc")).toEqual([names, out(database)]);
       expect(egress("migrate")).toEqual([names, out(database)]);
+      expect(egress("command")).toEqual([names, out(database), out(redis)]);
     });
 
     test("the example values allow the pods of their upstreams, at the ports of these pods", () => {

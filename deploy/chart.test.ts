@@ -1,6 +1,14 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
-import { chartFolder, commandJob, pepper, settings, suiteChart, variants } from "../test/support/chart.ts";
+import {
+  chartFolder,
+  commandJob,
+  documentedObjects,
+  pepper,
+  settings,
+  suiteChart,
+  variants,
+} from "../test/support/chart.ts";
 import type { Manifest } from "../test/support/helm.ts";
 import { nameOf, schemaFaults, unknownMembers } from "../test/support/kubernetes.ts";
 import { rulesFile } from "../test/support/prometheus.ts";
@@ -59,9 +67,9 @@ describe("the Helm chart", () => {
     const [rules] = all("production", "PrometheusRule");
     const jobs = all("production", "PodMonitor").map(({ spec }) => spec.selector.matchLabels[spec.jobLabel]);
     expect(jobs).toEqual(["gateway", "inventory-svc"]);
-    const own = 'absent_over_time(up{namespace="default",';
-    const text = readFileSync(rulesFile, "utf8").replaceAll("absent_over_time(up{", own);
+    const text = readFileSync(rulesFile, "utf8").replaceAll("{job", '{namespace="default",job');
     expect(rules!.spec).toEqual(parse(text));
+    expect(text.match(/\bjob=/g)).toHaveLength(text.match(/\{namespace="default",job=/g)!.length);
     const [addressed] = all("what pods get besides", "PrometheusRule");
     expect(addressed!.spec).toEqual(parse(text.replaceAll("runbook_url: ", "runbook_url: https://docs.example/")));
   });
@@ -82,20 +90,43 @@ describe("the Helm chart", () => {
 
   test("the job for commands in kubernetes.md has the pod of the migration, and real programs", async () => {
     const command = commandJob();
-    expect(await schemaFaults([command])).toEqual([]);
-    expect(await unknownMembers([command])).toEqual([]);
     const [migration] = all("default values", "Job");
     const podOf = ({ spec }: Manifest) => spec.template.spec;
     const [{ name, image, command: program, args, env, ...container }] = podOf(command).containers;
     const { containers, ...pod } = podOf(migration!);
     expect(podOf(command)).toEqual({ ...pod, containers: expect.anything() });
     expect(containers[0]).toMatchObject(container);
-    const [policy] = all("default values", "NetworkPolicy").filter(({ metadata }) => /migrate$/.test(metadata.name));
+    const [policy] = all("default values", "NetworkPolicy").filter(({ metadata }) => /command$/.test(metadata.name));
+    expect(policy!.metadata.annotations).toBeUndefined(); // that of a hook would be gone after the installation
     expect(command.spec.template.metadata.labels).toEqual(policy!.spec.podSelector.matchLabels);
     expect(env).toEqual(expect.arrayContaining(containers[0].env));
     const text = readFileSync(`${chartFolder}/../../docs/operations/kubernetes.md`, "utf8");
     const programs = new Set(text.match(/(?<=\/app\/dist\/)[\w/-]+(?=\.js)/g));
-    expect([...programs].map((path) => existsSync(`${chartFolder}/../../${path}.ts`))).toEqual([true, true]);
+    expect([...programs].map((path) => existsSync(`${chartFolder}/../../${path}.ts`))).toEqual([true, true, true]);
+  });
+
+  test("the objects in kubernetes.md are valid, and the issuer that they make is that of the chart", async () => {
+    const objects = documentedObjects();
+    expect(await schemaFaults(objects)).toEqual([]);
+    expect(await unknownMembers(objects)).toEqual([]);
+    const [certificate] = objects.filter(({ kind }) => kind === "Certificate");
+    const issuerOf = (secretName: string) =>
+      objects.find(({ kind, spec }) => kind === "Issuer" && spec.ca?.secretName === secretName);
+    const { metadata } = issuerOf(certificate!.spec.secretName)!;
+    expect(certificate!.spec.isCA).toBe(true);
+    expect(all("default values", "Certificate").map(({ spec }) => spec.issuerRef.name)).toEqual([
+      metadata.name,
+      metadata.name,
+    ]);
+  });
+
+  test("each helm command of the documents about the release names its namespace", () => {
+    const folder = `${chartFolder}/../..`;
+    const files = globSync("{README.md,docs/**/*.md,deploy/chart/*.{md,yaml}}", { cwd: folder });
+    const texts = files.map((file) => readFileSync(`${folder}/${file}`, "utf8"));
+    const commands = texts.flatMap((text) => text.match(/helm \w+ (--install )?petstore\b[^`\n]*/g) ?? []);
+    expect(commands.length).toBeGreaterThan(10);
+    expect(commands.filter((command) => !/ -n petstore/.test(command))).toEqual([]);
   });
 
   describe("values", () => {

@@ -3,6 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Registry } from "prom-client";
 import type { Logger } from "./log.ts";
+import { gauge } from "./metrics.ts";
 import { OperatorError, reasonFields } from "./operator-error.ts";
 import type { ListenAddress } from "./settings.ts";
 
@@ -17,20 +18,36 @@ export interface AdminOptions {
 
 /**
  * Opens the operators' port: `/livez` (the process runs), `/readyz` (200 when it can serve, else 503, with a text) and
- * `/metrics` (Prometheus text).
+ * `/metrics` (Prometheus text, with `process_ready`).
  */
 export async function startAdmin({ listen, metrics, ready, log }: AdminOptions): Promise<AdminServer> {
+  let isReady = false;
   let wasReady = false;
   let isAway = false;
   const noteReady = () => {
     if (isAway) log.info("ready again");
-    [wasReady, isAway] = [true, false];
+    [isReady, wasReady, isAway] = [true, true, false];
   };
   const noteAway = (error: Error) => {
+    isReady = false;
     if (!wasReady || isAway || !(error instanceof OperatorError)) return;
     isAway = true;
     log.warn(reasonFields(error, log), "not ready");
   };
+  let isAsking = false;
+  const help = "1 when /readyz was 200 at the latest look; each scrape looks again";
+  // It shows what is known and does not wait: a database that is silent must not hold up a scrape.
+  gauge({ name: "process_ready", help, registry: metrics }, () => {
+    if (!isAsking) {
+      isAsking = true;
+      void ready()
+        .then(noteReady, noteAway)
+        .then(() => {
+          isAsking = false;
+        });
+    }
+    return Number(isReady);
+  });
   const server = createServer((request, response) => {
     const answer = (status: number, text: string, type = "text/plain; charset=utf-8") => {
       response.writeHead(status, { "Content-Type": type, "Content-Length": Buffer.byteLength(text) });

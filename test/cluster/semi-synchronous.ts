@@ -1,4 +1,5 @@
 /** Starts a MySQL source with a replica that has every transaction on its disk before it is acknowledged. */
+import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { readOnlyServer } from "../../runtime/database/old-primary.ts";
@@ -41,11 +42,12 @@ export async function startSemiSynchronousPair(stack: AsyncDisposableStack): Pro
   await Promise.all(servers.map((server) => server.start()));
   const [first, second] = servers as [ClusterServer, ClusterServer];
   await follow(second, first);
-  await lead(first, true);
+  await waitForReplicas(first, true);
+  await first.query("SET GLOBAL read_only = OFF");
 
   let nextId = 3;
   const other = (node: ClusterNode) => (node === first ? second : first);
-  return {
+  const pair: DatabaseCluster = {
     nodes: servers,
     roleOf: async (node) => ((await askNode(node, readOnlyServer)) === "1" ? "standby" : "writer"),
     switchTo: async (node) => {
@@ -54,15 +56,18 @@ export async function startSemiSynchronousPair(stack: AsyncDisposableStack): Pro
         await caughtUp(node, old); // what is left to apply later adds to the time without writes
         await old.query("SET GLOBAL super_read_only = ON", patientMs);
         await applied(node, `'${await askNode(old, "@@gtid_executed")}'`);
-      } else await applied(node, received);
-      await node.query("STOP REPLICA", patientMs);
-      await node.query("RESET REPLICA ALL");
+      }
+      await waitForReplicas(node, old.isRunning);
+      await promote(node);
       if (old.isRunning) await follow(old, node as ClusterServer);
-      await lead(node, old.isRunning);
     },
     rejoin: async (node) => {
       const [server, source] = [other(other(node)), other(node)];
       if (!server.isRunning) {
+        // By itself it comes back read-only.
+        await server.start();
+        if ((await pair.roleOf(server)) !== "standby") throw new Error(`${server.name} takes writes`);
+        await server.kill();
         // It may have what it acknowledged to no writer, so it begins again and gets all from the other's binary log.
         // It needs another identity for that, as a replica ignores what it has written itself.
         await server.resetData();
@@ -76,11 +81,19 @@ export async function startSemiSynchronousPair(stack: AsyncDisposableStack): Pro
       await server.query("SET GLOBAL sync_binlog = 1, GLOBAL innodb_flush_log_at_trx_commit = 1");
     },
   };
+  return pair;
 }
 
-/** All that a replica got from its source. */
-const received = `(SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status
-  WHERE CHANNEL_NAME = '')`;
+/** Makes a replica a source by the statements of docs/growth.md. */
+async function promote(node: ClusterNode): Promise<void> {
+  const text = readFileSync(join(import.meta.dirname, "../../docs/growth.md"), "utf8");
+  const [, statements] = /^### Promote a replica$.*?^```sql\n(.*?)^```/ms.exec(text)!;
+  for (const statement of statements!.split(/;.*\n/).filter(Boolean)) {
+    const answer = await node.query<object>(statement, patientMs);
+    if (Array.isArray(answer) && Object.values(answer[0]!)[0] !== 0)
+      throw new Error(`not applied in time: ${statement}`);
+  }
+}
 
 /** Waits until a node has executed a set of transactions. */
 async function applied(node: ClusterNode, transactions: string): Promise<void> {
@@ -109,8 +122,7 @@ async function follow(replica: ClusterServer, source: ClusterServer): Promise<vo
   await until(async () => (await askNode(replica, count)) === "1", { withinMs: patientMs, everyMs: 50 });
 }
 
-/** Makes a node the source. */
-async function lead(source: ClusterNode, hasReplica: boolean): Promise<void> {
+/** Has a source acknowledge what a replica has, or what it has itself. */
+async function waitForReplicas(source: ClusterNode, hasReplica: boolean): Promise<void> {
   await source.query(`SET GLOBAL rpl_semi_sync_source_enabled = ${hasReplica ? "ON" : "OFF"}`);
-  await source.query("SET GLOBAL read_only = OFF");
 }

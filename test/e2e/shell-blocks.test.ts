@@ -126,6 +126,15 @@ test.each(others)("the block $name does the same in bash, dash and zsh", async (
   for (const program of called) expect(pasted[0]!.calls.join("\n")).toContain(program);
 });
 
+test("the log of the job for commands is waited for, and only a complete job is deleted", async () => {
+  const { text } = blocks.find((block) => block.text.includes("apply -f command.yaml"))!;
+  const folder = await newFolder("busy-cluster");
+  const kubectl = `${recorder}case $3 in logs) [ "$(grep -c logs "$CALLS")" = 2 ] ;; wait) false ;; esac\n`;
+  await writeFile(join(folder, "kubectl"), kubectl, { mode: 0o755 });
+  const { calls } = await paste("bash", text, `${folder}:${process.env.PATH}`);
+  expect(calls.map((call) => call.split("\t")[3])).toEqual(["apply", "logs", "logs", "wait"]);
+});
+
 describe("requests", () => {
   let system: System;
   let key: string;

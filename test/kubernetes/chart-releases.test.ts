@@ -146,17 +146,28 @@ if (missing) console.warn(`The chart on Kubernetes cannot run ${missing}: skippe
       await gateways.settles(2);
     });
 
+    const scale = (tier: string, replicas: number) =>
+      api.merge(`${release.path("apps/v1", "deployments", `petstore-${tier}`)}/scale`, { spec: { replicas } });
+
     test("an upgrade starts no pods of a stopped tier, and one that is started brings the others", async () => {
-      const scale = async (replicas: number) =>
-        await api.merge(`${release.path("apps/v1", "deployments", "petstore-gateway")}/scale`, { spec: { replicas } });
       await release.upgrade();
       await gateways.settles(3);
-      await scale(0);
+      await scale("gateway", 0);
       await gateways.settles(0);
       await release.upgrade(version("2.0.0"));
       await watchTier(api, kubelets, release, "inventory-svc").settles(3, "2.0.0");
       await gateways.settles(0);
-      await scale(1);
+      await scale("gateway", 1);
+      await gateways.settles(3, "2.0.0");
+    });
+
+    test("a second region, whose pods cannot be ready, is upgraded with --wait while it is stopped", async () => {
+      kubelets.conduct = (component) => (component === "migrate" ? undefined : "runs without being ready");
+      await release.upgrade();
+      for (const tier of ["gateway", "inventory-svc"]) await scale(tier, 0);
+      await release.run("upgrade", chartFolder, "--wait", "--timeout=40s", "--set=image.tag=2.0.0");
+      kubelets.conduct = () => undefined; // it is promoted
+      await scale("gateway", 1);
       await gateways.settles(3, "2.0.0");
     });
 

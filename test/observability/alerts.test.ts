@@ -67,11 +67,11 @@ const alertsOf: Readonly<Record<FaultName, { readonly fire: readonly string[]; r
   },
   "a service crashes again and again": { fire: ["ProcessRestarts"], may: ["InventoryDown", ...latency] },
   "the database of the stock cannot be reached": {
-    fire: ["InventoryDatabaseAway", "GatewayListNotChecked", ...errors],
+    fire: ["InventoryDatabaseAway", "GatewayListNotChecked", "TierNotReady", ...errors],
     may: ["DatabaseConnectionsExhausted", ...latency],
   },
   "the database of the stock does not answer": {
-    fire: ["GatewayUpdatesUnknown", "DatabaseConnectionsExhausted", "GatewayListNotChecked", ...errors],
+    fire: ["GatewayUpdatesUnknown", "DatabaseConnectionsExhausted", "GatewayListNotChecked", "TierNotReady", ...errors],
     may: ["InventoryDatabaseAway", "InventoryQueueNearBound", "InventorySlowCommits", ...latency],
   },
   "the database server forgets commits in a crash": { fire: ["DatabaseNotSafe"] },

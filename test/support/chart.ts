@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { parse } from "yaml";
+import { parseAllDocuments } from "yaml";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { type Authority, createAuthority } from "./certificates.ts";
 import { type Helm, type Manifest, openHelm, type Values } from "./helm.ts";
@@ -71,10 +71,16 @@ export const variants: Readonly<Record<string, readonly Values[]>> = {
   "a private registry": [{ image: { registry: "registry.example:5000/a", tag: "1.2", pullSecrets: ["pull"] } }],
 };
 
-/** Reads the job that operators run commands with from docs/operations/kubernetes.md. */
-export function commandJob(): Manifest {
+/** Reads the objects that operators make by hand from docs/operations/kubernetes.md. */
+export function documentedObjects(): Manifest[] {
   const text = readFileSync(join(chartFolder, "../../docs/operations/kubernetes.md"), "utf8");
-  return parse(/^```yaml\n(.*?)^```/ms.exec(text)![1]!);
+  const files = text.matchAll(/^```yaml\n(.*?)^```/gms);
+  return [...files].flatMap(([, file]) => parseAllDocuments(file!).map((document) => document.toJS()));
+}
+
+/** Returns the job that operators run commands with. */
+export function commandJob(): Manifest {
+  return documentedObjects().find(({ kind }) => kind === "Job")!;
 }
 
 /** Renders every variant of the chart before the tests of a suite. */
