@@ -103,8 +103,8 @@ test("apply refuses what is misspelt or of a wrong type, at each level of its re
   const client = open();
   const requests: [unknown, string][] = [
     [{ changes: [{ ...change, expectedRevision: 1n }] }, "there is no argument expectedRevision, only petId, quantity"],
-    [{ changes: [{ ...change, expectedRevisions: 1n }] }, "expectedRevisions must be an array of bigints"],
-    [{ changes: [{ ...change, expectedRevisions: [] }] }, "expectedRevisions must name a revision"],
+    [{ changes: [{ ...change, expectedRevisions: 1n }] }, "expectedRevisions must be an array of 1 to 20"],
+    [{ changes: [{ ...change, expectedRevisions: [] }] }, "expectedRevisions must be an array of 1 to 20"],
     [{ changes: [{ petId: 1, quantity: 8 }] }, "petId must be a bigint, such as 1001n"],
     [{ changes: [{ petId: 1n, delta: "1", requestId: "a" }] }, "delta must be an integer"],
     [{ changes: [] }, "changes must be an array of 1 to 100"],
@@ -113,6 +113,8 @@ test("apply refuses what is misspelt or of a wrong type, at each level of its re
     [{ changes: [change], idempotencyKey: { keys: "a" } }, "there is no argument keys, only account, key"],
     [{ changes: [change], idempotencyKey: {} }, "key must be a string"],
     [{ changes: [change], author: { account: "a", key: "b" } }, "there is no argument key, only account, keyId"],
+    [{ changes: [change], author: { keyId: "b" } }, "account must be a string"],
+    [{ changes: [change], author: { account: "a" } }, "keyId must be a string"],
     [{ changes: [change], isAllOrNothing: "no" }, "isAllOrNothing must be true or false"],
     [undefined, "an object is needed, with changes"],
   ];
@@ -124,6 +126,34 @@ test("apply refuses what is misspelt or of a wrong type, at each level of its re
     ),
   );
   expect(messages).toEqual(requests.map(([, message]) => expect.stringContaining(`INVALID_ARGUMENT: ${message}`)));
+});
+
+test("apply refuses what it would leave out: a requestId or a delta beside a quantity", async () => {
+  const client = open();
+  const requestId = "a";
+  const messages = await messagesOf([
+    // @ts-expect-error an update has a key
+    () => client.apply({ changes: [{ ...change, requestId }] }, caller),
+    // @ts-expect-error one or the other
+    () => client.apply({ changes: [{ ...change, delta: 1, requestId }] }, caller),
+    // @ts-expect-error neither
+    () => client.apply({ changes: [{ petId: 1n, requestId }] }, caller),
+  ]);
+  expect(messages).toEqual([
+    "INVALID_ARGUMENT: requestId must not be there beside quantity: use an idempotencyKey",
+    "INVALID_ARGUMENT: quantity must not be there beside delta: use one of them",
+    "INVALID_ARGUMENT: quantity must be an integer from 0 to 2147483647",
+  ]);
+});
+
+test("a member of a change that is undefined is one that is not there", async () => {
+  const client = open();
+  const [delta, quantity, requestId] = [undefined, undefined, undefined];
+  const outcomes = await Promise.all([
+    client.apply({ changes: [{ ...change, delta, requestId }] }, caller),
+    client.apply({ changes: [{ petId: 1n, delta: 1, quantity, requestId }] }, caller),
+  ]);
+  expect(outcomes).toMatchObject([[{ code: "UNAVAILABLE" }], [{ code: "UNAVAILABLE" }]]);
 });
 
 test("apply needs the three members of its caller, and takes no options in their place", async () => {

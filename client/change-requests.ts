@@ -8,7 +8,16 @@ import type {
 import { type Item, maxGroupChanges } from "../proto/pet.ts";
 import { invariant } from "../runtime/invariant.ts";
 import { InventoryError, refusalOf, toInventoryError } from "./inventory-error.ts";
-import { checkArguments, checkArray, checkDelta, checkEntry, checkRevisions, checkText, toItem } from "./values.ts";
+import {
+  checkAbsent,
+  checkArguments,
+  checkArray,
+  checkDelta,
+  checkEntry,
+  checkRevisions,
+  checkText,
+  toItem,
+} from "./values.ts";
 
 interface AnyQuantityChange {
   readonly petId: bigint;
@@ -20,9 +29,15 @@ interface AnyQuantityChange {
 
 /** A change of the quantity of one entry. */
 export type QuantityChange =
-  /** 0 to 2147483647. */
-  | (AnyQuantityChange & { readonly quantity: number })
   | (AnyQuantityChange & {
+      /** 0 to 2147483647. */
+      readonly quantity: number;
+      readonly delta?: undefined;
+      /** An update happens once by an `idempotencyKey`. */
+      readonly requestId?: undefined;
+    })
+  | (AnyQuantityChange & {
+      readonly quantity?: undefined;
       /** Negative to take away; not 0. */
       readonly delta: number;
       /** Makes the adjustment happen once. Required without an `idempotencyKey`, refused beside one. */
@@ -57,27 +72,44 @@ export interface ChangeRequest {
 }
 
 /**
- * Passes on a request that a caller has put together. One that cannot be encoded would spoil the message that it shares
- * with others.
+ * Copies a request that a caller has put together. One that cannot be encoded would spoil the message that it shares
+ * with others. The copy stays as it was checked, whatever the caller does to its own.
  *
  * @throws InventoryError INVALID_ARGUMENT
  */
 export function checkRequest(request: ChangeRequest): ChangeRequest {
   const own = ["changes", "idempotencyKey", "isAllOrNothing", "author", "originRequestId", "traceparent"] as const;
-  const { changes, idempotencyKey, author } = checkArguments(request, ...own);
-  for (const change of checkArray("changes", changes, maxGroupChanges)) checkChange(change);
-  if (idempotencyKey !== undefined) {
-    checkText("key", checkArguments(idempotencyKey, "account", "key", "fingerprint").key);
-  }
-  if (author !== undefined) checkArguments(author, "account", "keyId");
-  return request;
+  const { changes, idempotencyKey, author, ...others } = checkArguments(request, ...own);
+  return {
+    ...others,
+    changes: checkArray("changes", changes, maxGroupChanges).map(checkChange),
+    idempotencyKey: idempotencyKey === undefined ? undefined : checkKey(idempotencyKey),
+    author: author === undefined ? undefined : checkAuthor(author),
+  };
 }
 
-function checkChange(change: QuantityChange): void {
-  checkArguments(change, "petId", "quantity", "delta", "expectedRevisions", "requestId", "reason");
-  if ("delta" in change) checkDelta(change);
-  else checkEntry(change);
-  if (change.expectedRevisions !== undefined) checkRevisions("expectedRevisions", change.expectedRevisions);
+function checkKey(given: IdempotencyKey): IdempotencyKey {
+  const idempotencyKey = checkArguments(given, "account", "key", "fingerprint");
+  checkText("key", idempotencyKey.key);
+  return idempotencyKey;
+}
+
+function checkAuthor(given: NonNullable<ChangeRequest["author"]>): ChangeRequest["author"] {
+  const { account, keyId } = checkArguments(given, "account", "keyId");
+  return { account: checkText("account", account), keyId: checkText("keyId", keyId) };
+}
+
+function checkChange(given: QuantityChange): QuantityChange {
+  const change = checkArguments(given, "petId", "quantity", "delta", "expectedRevisions", "requestId", "reason");
+  if (change.delta === undefined) {
+    checkEntry(change);
+    checkAbsent("requestId", change.requestId, "beside quantity: use an idempotencyKey");
+  } else {
+    checkDelta(change);
+    checkAbsent("quantity", change.quantity, "beside delta: use one of them");
+  }
+  if (change.expectedRevisions === undefined) return change;
+  return { ...change, expectedRevisions: checkRevisions("expectedRevisions", change.expectedRevisions) };
 }
 
 /** An entry as a change left it. */
@@ -101,7 +133,7 @@ function isRefused(outcome: ChangeOutcome): outcome is InventoryError {
 
 /** Whether a request may be sent again when it is not known whether it has happened. */
 export function happensOnce({ changes, idempotencyKey }: ChangeRequest): boolean {
-  return idempotencyKey !== undefined || changes.every((change) => "delta" in change && change.requestId !== undefined);
+  return idempotencyKey !== undefined || changes.every(({ requestId }) => requestId !== undefined);
 }
 
 /**
@@ -123,10 +155,8 @@ export function toWireGroup(request: ChangeRequest, deadlineMs: number): ChangeG
 }
 
 function toWireChange(change: QuantityChange): WireChange {
-  const { petId, expectedRevisions = [], reason } = change;
-  const common = { petId, expectedRevisions: expectedRevisions as bigint[], reason };
-  if (!("delta" in change)) return { ...common, quantity: change.quantity, delta: undefined, requestId: "" };
-  return { ...common, quantity: undefined, delta: change.delta, requestId: change.requestId ?? "" };
+  const { petId, quantity, delta, requestId = "", expectedRevisions = [], reason } = change;
+  return { petId, quantity, delta, requestId, expectedRevisions: expectedRevisions as bigint[], reason };
 }
 
 function toWireIdempotencyKey({ account = "", key, fingerprint = "" }: IdempotencyKey): WireIdempotencyKey {

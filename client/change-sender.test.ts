@@ -138,6 +138,26 @@ test("what may have happened stays unknown when its repeat was not sent", async 
   expect((await send([thrice(lost), thrice(undone)], keyed, once, 50)).outcomes).toEqual(thrice(lost));
 });
 
+test.each(["deadlineMs", "isWanted"] as const)(
+  "%s that throws before a repeat keeps the first outcome",
+  async (name) => {
+    const asked: string[] = [];
+    const submit = async (_request: ChangeRequest, _untilMs: number, isWanted: () => boolean) => {
+      return thrice(isWanted() ? undone : notSent("the caller has left"));
+    };
+    const sender = new ChangeSender({ submit, isClosed: false }, 20_000);
+    const endMs = performance.now() + 60_000;
+    const caller = { deadlineMs: () => endMs, isWanted: () => true, mayRetry: () => true };
+    const once = () => {
+      asked.push(name);
+      if (asked.length > 1) throw new Error("not known");
+      return caller[name]();
+    };
+    expect(await sender.send({ changes }, { ...caller, [name]: once })).toEqual(thrice(undone));
+    expect(asked).toHaveLength(2);
+  },
+);
+
 describe("while an attempt without an answer could still be made", () => {
   const attemptMs = 400;
 

@@ -2,11 +2,13 @@
 import { Outage, untilSettled } from "./attempts.ts";
 import { type ChangeOutcome, type ChangeRequest, happensOnce } from "./change-requests.ts";
 import type { ChangeSessions } from "./change-sessions.ts";
+import { maxTimeoutMs } from "./grpc-calls.ts";
 import { InventoryError, type StatusName } from "./inventory-error.ts";
+import { checkArguments, checkFunction, checkMs } from "./values.ts";
 
 /** For whom changes are made. */
 export interface ChangeCaller {
-  /** Gives the end of its wait, by `performance.now()`. Called for each attempt. */
+  /** Gives the end of its wait, by `performance.now()`, of at most 24 days. Called for each attempt. */
   readonly deadlineMs: () => number;
   /**
    * Whether the caller still waits. Asked just before the changes are sent: those of a caller that has left must not
@@ -18,6 +20,19 @@ export interface ChangeCaller {
    * is not known yet. It throws or rejects once the caller has left or its key allows them no more.
    */
   readonly mayRetry: () => boolean | Promise<boolean>;
+}
+
+/**
+ * Copies a caller. Its deadlines are checked, and bounded: they go into messages that it shares with others.
+ *
+ * @throws InventoryError INVALID_ARGUMENT, and so does `deadlineMs` of the copy
+ */
+export function checkCaller(given: ChangeCaller): ChangeCaller {
+  const members = ["deadlineMs", "isWanted", "mayRetry"] as const;
+  const caller = checkArguments(given, ...members);
+  for (const name of members) checkFunction(name, caller[name]);
+  const deadlineMs = () => Math.min(checkMs("deadlineMs", caller.deadlineMs()), performance.now() + maxTimeoutMs);
+  return { ...caller, deadlineMs };
 }
 
 /** Statuses after which the same request may succeed soon. */
@@ -45,6 +60,7 @@ export class ChangeSender {
    * service starts the changes.
    *
    * @returns an outcome for each change, in order
+   * @throws what `deadlineMs` or `isWanted` throws at the first attempt, which then is not sent
    */
   async send(request: ChangeRequest, { deadlineMs, isWanted, mayRetry }: ChangeCaller): Promise<ChangeOutcome[]> {
     const isOnce = happensOnce(request);
@@ -62,7 +78,18 @@ export class ChangeSender {
       const latestMs = deadlineMs();
       const untilMs = isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
       const earlierMayHappen = performance.now() < earlierMayHappenUntilMs;
-      const found = await this.#sessions.submit({ ...request, changes }, untilMs, isWanted);
+      const thrown: unknown[] = [];
+      // What it throws would fail the others of the message.
+      const isStillWanted = () => {
+        try {
+          return isWanted();
+        } catch (error) {
+          thrown.push(error);
+          return false;
+        }
+      };
+      const found = await this.#sessions.submit({ ...request, changes }, untilMs, isStillWanted);
+      if (thrown.length > 0) throw thrown[0];
       const earlier = unsettled.map((i) => outcomes[i]);
       const settled = settledBy(request, found, earlier, earlierMayHappen);
       for (const [i, place] of unsettled.entries()) {
@@ -75,8 +102,9 @@ export class ChangeSender {
       retryUntilMs = isServiceAway && !isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
       return unsettled.length === 0 || this.#sessions.isClosed;
     };
-    await untilSettled(attempt, () => retryUntilMs).catch(() => {
+    await untilSettled(attempt, () => retryUntilMs).catch((error: unknown) => {
       // The caller has left, or may not make the changes: the outcomes are those of the attempts before.
+      if (outcomes.length === 0) throw error;
     });
     await untilNothingMayHappen(outcomes, earlierMayHappenUntilMs);
     return outcomes;

@@ -10,11 +10,18 @@ import {
   type QuantityChange,
   refusedIn,
 } from "./change-requests.ts";
-import { ChangeSender } from "./change-sender.ts";
+import { ChangeSender, checkCaller } from "./change-sender.ts";
 import { ChangeSessions } from "./change-sessions.ts";
 import { openInventoryChannel } from "./channel.ts";
 import { Checks } from "./checks.ts";
-import { type CallOptions, callUnary, readStream, type UnaryMethod, unlessAborted } from "./grpc-calls.ts";
+import {
+  type CallOptions,
+  callUnary,
+  maxTimeoutMs,
+  readStream,
+  type UnaryMethod,
+  unlessAborted,
+} from "./grpc-calls.ts";
 import type { InventoryClient, InventoryClientOptions } from "./interface.ts";
 import { InventoryError, notSent } from "./inventory-error.ts";
 import { toPastChange, toWireQuestion } from "./past-changes.ts";
@@ -26,7 +33,6 @@ import {
   checkDifferent,
   checkEntry,
   checkExpected,
-  checkFunction,
   checkInt64,
   checkInt64s,
   checkPosition,
@@ -38,9 +44,6 @@ import {
 import { follow } from "./watch.ts";
 
 const defaultTimeoutMs = 5_000;
-
-/** The longest time-out: grpc-js takes a deadline beyond 2^31 ms for one that has passed. */
-const maxTimeoutMs = 24 * 86_400_000;
 
 const closedText = "the client was closed";
 
@@ -137,12 +140,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
       return { items, replayed: changed.some(({ isReplayed }) => isReplayed) };
     },
 
-    apply: async (request, caller) => {
-      const members = ["deadlineMs", "isWanted", "mayRetry"] as const;
-      checkArguments(caller, ...members);
-      for (const name of members) checkFunction(name, caller[name]);
-      return sender.send(checkRequest(request), caller);
-    },
+    apply: async (request, caller) => sender.send(checkRequest(request), checkCaller(caller)),
 
     get changesInFlight() {
       return sessions.changesInFlight;

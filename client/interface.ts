@@ -123,7 +123,8 @@ export interface InventoryClient {
   ): Promise<AdjustedMany>;
   /**
    * Makes the changes of one request on behalf of this program's own caller, as the gateway does: each alone, or all or
-   * nothing. Rejects only with INVALID_ARGUMENT for what cannot be sent.
+   * nothing. Rejects only before it has sent anything: with INVALID_ARGUMENT for what cannot be sent, or with what
+   * `deadlineMs` or `isWanted` throws.
    *
    * @returns an outcome for each change, in order
    */

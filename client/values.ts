@@ -9,6 +9,7 @@ import {
   type Item,
   itemFields,
   type ListedItem,
+  maxExpectedRevisions,
   maxPetId,
   maxQuantity,
   minPetId,
@@ -43,9 +44,13 @@ export function checkDelta(adjustment: {
   };
 }
 
-/** Passes an array on. @throws InventoryError INVALID_ARGUMENT that names it, and how many it may have */
+/**
+ * Copies an array. A hole in it becomes `undefined`, because a check by `map` would skip it.
+ *
+ * @throws InventoryError INVALID_ARGUMENT that names it, and how many it may have
+ */
 export function checkArray<T>(name: string, values: readonly T[], max: number): readonly T[] {
-  if (Array.isArray(values) && values.length >= 1 && values.length <= max) return values;
+  if (Array.isArray(values) && values.length >= 1 && values.length <= max) return Array.from(values);
   throw invalid(`${name} must be an array of 1 to ${max}`);
 }
 
@@ -70,14 +75,12 @@ export function checkExpected(expected: bigint | readonly bigint[] | undefined):
   return checkRevisions("expectedRevision", expected);
 }
 
-/** Passes on a list of revisions. @throws InventoryError INVALID_ARGUMENT, also where it is empty */
-export function checkRevisions(name: string, revisions: unknown): bigint[] {
-  const checked = checkInt64s(name, revisions);
-  if (checked.length === 0) throw invalid(`${name} must name a revision`); // it would be sent as none
-  return checked;
+/** Copies a list of revisions. @throws InventoryError INVALID_ARGUMENT, also for an empty one: it would expect none */
+export function checkRevisions(name: string, revisions: readonly bigint[]): bigint[] {
+  return checkInt64s(name, checkArray(name, revisions, maxExpectedRevisions));
 }
 
-/** Passes on a list of int64s. @throws InventoryError INVALID_ARGUMENT that names it, or its element */
+/** Copies a list of int64s. @throws InventoryError INVALID_ARGUMENT that names it, or its element */
 export function checkInt64s(name: string, values: unknown): bigint[] {
   if (!Array.isArray(values)) throw invalid(`${name} must be an array of bigints`);
   return values.map((value, index) => checkInt64(`${name}[${index}]`, value));
@@ -89,14 +92,23 @@ export function checkInteger(name: string, value: unknown, min: number, max: num
   throw invalid(`${name} must be an integer from ${min} to ${max}`);
 }
 
+/** The longest text. 64 changes with such texts fit into the 2 MiB of a message. */
+const maxTextLength = 1_000;
+
 /**
- * Passes a text on. In JavaScript a missing one would be sent as `undefined`.
+ * Passes a text on. In JavaScript a missing one would be sent as `undefined`, and half a character as another one.
  *
  * @throws InventoryError INVALID_ARGUMENT
  */
 export function checkText(name: string, value: unknown): string {
   if (typeof value !== "string") throw invalid(`${name} must be a string`);
-  return value;
+  if (value.length <= maxTextLength && value.isWellFormed()) return value;
+  throw invalid(`${name} must be at most ${maxTextLength} characters, without half ones`);
+}
+
+/** Refuses what would be left out in silence. @throws InventoryError INVALID_ARGUMENT that names it */
+export function checkAbsent(name: string, value: unknown, why: string): void {
+  if (value !== undefined) throw invalid(`${name} must not be there ${why}`);
 }
 
 /** The gRPC value of a status. @throws InventoryError INVALID_ARGUMENT for any other */
@@ -121,9 +133,10 @@ function checkBoolean(name: string, value: unknown): void {
   if (typeof value !== "boolean") throw invalid(`${name} must be true or false`);
 }
 
-/** Refuses `NaN`, on which grpc-js would end the process. @throws InventoryError INVALID_ARGUMENT */
-function checkMs(name: string, value: unknown): void {
+/** Passes a time on, but not `NaN`, on which grpc-js would end the process. @throws InventoryError INVALID_ARGUMENT */
+export function checkMs(name: string, value: unknown): number {
   if (typeof value !== "number" || Number.isNaN(value)) throw invalid(`${name} must be a number`);
+  return value;
 }
 
 function checkSignal(name: string, value: unknown): void {
@@ -160,7 +173,7 @@ const ofEntries: readonly string[] = [...itemFields, "revision"];
 type NamesOf<T> = T extends unknown ? keyof T & string : never;
 
 /**
- * Passes on an object of named arguments. It refuses unknown names: a misspelt condition would be ignored. It refuses
+ * Copies the named arguments of an object. It refuses unknown names: a misspelt condition would be ignored. It refuses
  * values of a wrong type for the names in `optional`. The caller of this function checks the required arguments.
  *
  * @throws InventoryError INVALID_ARGUMENT
@@ -171,14 +184,17 @@ export function checkArguments<T extends object>(given: T, ...known: readonly Na
   if (!isObject) throw invalid(`an object is needed, with ${names.join(", ")}`);
   const takesEntry = names.includes("petId");
   for (const name of Object.keys(given)) {
-    if (!names.includes(name)) {
-      if (takesEntry && ofEntries.includes(name)) continue;
-      throw invalid(`there is no argument ${name}, only ${names.join(", ")}`);
-    }
-    const value = (given as Readonly<Record<string, unknown>>)[name];
-    if (value !== undefined) optional.get(name)?.(name, value);
+    if (names.includes(name) || (takesEntry && ofEntries.includes(name))) continue;
+    throw invalid(`there is no argument ${name}, only ${names.join(", ")}`);
   }
-  return given;
+  const checked: Record<string, unknown> = {};
+  for (const name of names) {
+    const value = (given as Readonly<Record<string, unknown>>)[name];
+    if (value === undefined) continue;
+    optional.get(name)?.(name, value);
+    checked[name] = value;
+  }
+  return checked as T;
 }
 
 /** @throws InventoryError INVALID_ARGUMENT for an empty text or a URL: grpc-js would look for it until the deadline */

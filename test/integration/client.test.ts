@@ -238,7 +238,10 @@ describe("the client for internal callers", () => {
         inventory.update(wrong({ petId: 1n, quantity: 5, expectedRevision: [3n, 4] })),
         "expectedRevision[1] must be a bigint, such as 1001n",
       ],
-      [inventory.update({ petId: 1n, quantity: 5, expectedRevision: [] }), "expectedRevision must name a revision"],
+      [
+        inventory.update({ petId: 1n, quantity: 5, expectedRevision: [] }),
+        "expectedRevision must be an array of 1 to 20",
+      ],
       [inventory.update(wrong({ petId: 1n, quantity: 5, idempotencyKey: 5 })), "idempotencyKey must be a string"],
       [inventory.create(wrong({ petId: 1n, quantity: 5n })), "quantity must be an integer from 0 to 2147483647"],
       [
