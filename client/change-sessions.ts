@@ -101,7 +101,7 @@ export class ChangeSessions {
         resolve(outcomes);
       };
       const waiting: QueuedRequest = { request, deadlineMs, isWanted, end, isSent: false, isEnded: false };
-      if (this.#fresh.push(waiting) === 1) setImmediate(() => this.#ripen());
+      if (this.#fresh.push(waiting) === 1) setImmediate(() => this.#queueFresh());
     });
   }
 
@@ -116,7 +116,7 @@ export class ChangeSessions {
    * Lets the requests of one turn of the event loop be sent in the next. After a freeze Node reads the bytes of a
    * request in the first turn and the end of its connection in the second: nothing is sent for a client that has left.
    */
-  #ripen(): void {
+  #queueFresh(): void {
     const ripe = this.#fresh;
     this.#fresh = [];
     setImmediate(() => {

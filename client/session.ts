@@ -86,7 +86,7 @@ export class Session<Question, Message> {
     if (this.#isOver) return Promise.reject(notSent("the service ended the stream"));
     return new Promise((resolve, reject) => {
       this.#asked = { read, resolve, reject, silenceMs, timer: undefined };
-      this.#await(this.#asked);
+      this.#restartSilenceTimer(this.#asked);
       this.#stream.write(question);
     });
   }
@@ -97,7 +97,7 @@ export class Session<Question, Message> {
   }
 
   /** Waits for the next message of an answer. */
-  #await(asked: Asked<Message>): void {
+  #restartSilenceTimer(asked: Asked<Message>): void {
     clearTimeout(asked.timer);
     // A message that has arrived while this thread was busy is taken before the immediate.
     const timer = setTimeout(() => {
@@ -113,7 +113,7 @@ export class Session<Question, Message> {
       return;
     }
     try {
-      this.#await(asked);
+      this.#restartSilenceTimer(asked);
       if (!asked.read(message)) return;
       clearTimeout(asked.timer);
       this.#asked = undefined;

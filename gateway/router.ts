@@ -101,7 +101,7 @@ function requestHandler(routes: readonly Route[], options: RouterOptions): Reque
     const fail = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
     const answer = async () => {
       await admission.admit(request, context, operation);
-      const { handler } = enterOperation(found, request, context, options);
+      const { handler } = operationOrThrow(found, request, context, options);
       await handler(request, response, next);
     };
     if (path.startsWith("/v1/")) return void answer().catch(fail);
@@ -122,7 +122,7 @@ function requestHandler(routes: readonly Route[], options: RouterOptions): Reque
  *
  * @throws ApiError not_found, method_not_allowed, invalid_request
  */
-function enterOperation(
+function operationOrThrow(
   found: Found | undefined,
   request: Request,
   context: RequestContext,

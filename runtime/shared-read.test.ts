@@ -94,7 +94,7 @@ describe("the wait of a question", () => {
   /** The longest time after a deadline until its question ends. */
   const tickMs = 50;
   const late = new Error("late");
-  const patience = { timeoutMs, late: () => late };
+  const patience = { timeoutMs, lateError: () => late };
   const pass = (ms: number) => jest.advanceTimersByTimeAsync(ms);
 
   /** Notes how a question ends, and after how many milliseconds. */
@@ -188,7 +188,7 @@ describe("the wait of a question", () => {
 });
 
 test("a question whose answer arrives while the thread is busy gets it, however late that is", async () => {
-  const patience = { timeoutMs: 20, late: () => new Error("late") };
+  const patience = { timeoutMs: 20, lateError: () => new Error("late") };
   const shared = new SharedRead(() => promisify(randomBytes)(1), patience);
   const answer = shared.next();
   await Promise.resolve(); // the read has begun

@@ -8,7 +8,7 @@ export interface Patience {
   /** The longest wait of a question, from its arrival or, when that is later, from the latest progress of a read. */
   readonly timeoutMs: number;
   /** Makes the error of a question that has waited for too long. */
-  readonly late: () => unknown;
+  readonly lateError: () => unknown;
 }
 
 /**
@@ -95,7 +95,7 @@ export class SharedRead<T> {
   }
 
   #endLate(): void {
-    const { timeoutMs, late } = this.#patience!;
+    const { timeoutMs, lateError } = this.#patience!;
     const nowMs = performance.now();
     const tooLate: Question<T>[] = [];
     let nextMs = Number.POSITIVE_INFINITY;
@@ -105,7 +105,7 @@ export class SharedRead<T> {
       else nextMs = Math.min(nextMs, endMs);
     }
     this.#setTimer(Math.max(nextMs, nowMs + tickMs));
-    const error = this.#setback ?? late();
+    const error = this.#setback ?? lateError();
     // A promise settles once, so what becomes of their read has no effect on them any more.
     for (const { reject } of tooLate) reject(error);
   }

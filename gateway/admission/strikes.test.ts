@@ -147,7 +147,7 @@ describe("strikes", () => {
     expect(found).toHaveLength(1);
   });
 
-  test("shares none of what is throttled while a ban is being stored, which would bring a second ban", async () => {
+  test("shares no strike while a ban is being stored, which would bring a second ban", async () => {
     const shared = Promise.withResolvers<ReadonlyMap<string, number>>();
     let nowMs = 0;
     const strikes = new Strikes({

@@ -169,13 +169,13 @@ export class RedisWindows implements Limiter {
     memory.followClock(answer[0]!, sentAtMs);
     let at = 1;
     for (const batch of batches) {
-      this.#settle(batch, answer, at);
+      this.#decideByAnswer(batch, answer, at);
       at += answerLength;
     }
   }
 
   /** Settles the requests of an account, in the order in which they came. @param at where its answer begins */
-  #settle({ counts, requests }: AccountBatch, answer: readonly number[], at: number): void {
+  #decideByAnswer({ counts, requests }: AccountBatch, answer: readonly number[], at: number): void {
     const nowMs = answer[0]!;
     let left = answer[at]!;
     this.#options.memory.learn(counts, nowMs, left, answer, at + 1);

@@ -102,7 +102,7 @@ export class StockStore {
       runStatement<Position & { floor: bigint } & ServerRow>(this.#db, this.#readPosition),
     );
     const { epoch, revision, floor } = row!;
-    this.#see({ epoch, revision }, known);
+    this.#noteHead({ epoch, revision }, known);
     return { position: { epoch, revision }, floor, pages: new Map() };
   }
 
@@ -110,7 +110,7 @@ export class StockStore {
    * Takes note of a position of the database. A position behind the one known before the query proves that the server
    * lost revisions or never had them.
    */
-  #see({ epoch, revision }: Position, known: Position): void {
+  #noteHead({ epoch, revision }: Position, known: Position): void {
     const isBack = epoch === known.epoch && revision < known.revision;
     invariant(!isBack, "the revision of the stock never goes back within an epoch");
     if (epoch !== this.#last.epoch || revision > this.#last.revision) this.#last = { epoch, revision };
@@ -138,7 +138,7 @@ export class StockStore {
     const rows: readonly (EntryRow & ServerRow & { epoch: string; head: bigint; floor: bigint })[] =
       await this.#readCurrent(() => query.clone());
     const { epoch: currentEpoch, head, floor } = rows[0]!;
-    this.#see({ epoch: currentEpoch, revision: head }, known);
+    this.#noteHead({ epoch: currentEpoch, revision: head }, known);
     if (epoch !== currentEpoch || revision > head || revision < floor) return { kind: "reset" };
     const changed = rows[0]!.pet_id === null ? [] : rows.map(fromEntryRow);
     invariant(
@@ -183,7 +183,7 @@ export class StockStore {
    */
   async writeWanted(requests: readonly WriteRequest[]): Promise<Written> {
     const known = this.#last;
-    const onLocked = (position: Position) => this.#see(position, known);
+    const onLocked = (position: Position) => this.#noteHead(position, known);
     const { written, ledgerChanges, position } = await writeInTransaction(
       this.#db,
       this.#statements,
@@ -191,7 +191,7 @@ export class StockStore {
       onLocked,
     );
     for (const { id, kind } of ledgerChanges) if (id > 0n) this.#made.set(kind, (this.#made.get(kind) ?? 0) + 1);
-    if (position) this.#see(position, known);
+    if (position) this.#noteHead(position, known);
     return written;
   }
 

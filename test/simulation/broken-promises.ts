@@ -288,7 +288,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 2,
     what: "a 304 answers any If-None-Match of an entry",
     file: "gateway/inventory/reads/read-handlers.ts",
-    find: "    if (isKnown(ifNoneMatch, entry)) response",
+    find: "    if (isUnmodified(ifNoneMatch, entry)) response",
     replace: "    if (ifNoneMatch !== undefined) response",
   },
   {

@@ -98,7 +98,7 @@ describe("known keys", () => {
     expect(await waiting).toEqual(principal);
   });
 
-  test("a known key in constant use is refused within 8 s of its end, even without a notice", async () => {
+  test("a known key in constant use ends within 8 s of its end, even without an invalidation", async () => {
     const { use, newKey, pass } = setUp();
     const key = newKey();
     let goodForMs = 0;
@@ -301,7 +301,7 @@ describe("look-ups", () => {
   });
 });
 
-describe("notices", () => {
+describe("invalidations", () => {
   test("an invalidation causes a look-up at the next use of the key", async () => {
     const { use, newKey, authenticator } = setUp();
     const key = newKey();
@@ -354,7 +354,7 @@ describe("notices", () => {
     expect(await use(token)).toBeUndefined();
   });
 
-  test("a notice during the look-up of a known key makes later requests wait for a new look-up", async () => {
+  test("an invalidation during a look-up of a known key makes later requests wait for a new one", async () => {
     const { use, newKey, authenticator, asked, state, pass } = setUp();
     const { token, principal } = newKey();
     await use(token);

@@ -50,10 +50,10 @@ export class StockList {
   /** @param timeoutMs the longest wait of a read, from its arrival or from the latest part of a long answer */
   constructor(source: StockSource, timeoutMs: number) {
     this.#source = source;
-    const late = () => new ApiError("timeout", { cause: new Error(lateCheck) });
+    const lateError = () => new ApiError("timeout", { cause: new Error(lateCheck) });
     this.#shortDifferences = new ServingQueue(timeoutMs);
     this.#longDifferences = new ServingQueue(timeoutMs);
-    this.#checks = new SharedRead(() => this.#check(), { timeoutMs, late });
+    this.#checks = new SharedRead(() => this.#check(), { timeoutMs, lateError });
   }
 
   /** The list as the latest check left it, and when that was; undefined before the first one. For metrics. */

@@ -85,19 +85,19 @@ export function getInventoryItem({
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
     const ifNoneMatch = request.headers["if-none-match"];
-    const isUnchanged = ({ chunks }: Snapshot) => isKnown(ifNoneMatch, findEntry(chunks, petId));
+    const isUnchanged = ({ chunks }: Snapshot) => isUnmodified(ifNoneMatch, findEntry(chunks, petId));
     const mayWait = ifNoneMatch !== undefined && ifNoneMatch.length <= maxWaitingTags;
     const applied = mayWait ? await longPolls.holdUntilChange(request, response, { petId, isUnchanged }) : [];
     const entry = findEntry((await currentList(response, list)).chunks, petId);
     if (hasWaited(response)) await admission.reverifyCaller(contextOf(response));
     if (!entry) throw noEntry(petId);
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
-    if (isKnown(ifNoneMatch, entry)) response.writeHead(304, headers).end();
+    if (isUnmodified(ifNoneMatch, entry)) response.writeHead(304, headers).end();
     else writeJson(request, response, 200, entry.json, headers);
   };
 }
 
-function isKnown(ifNoneMatch: string | undefined, entry: RenderedEntry | undefined): boolean {
+function isUnmodified(ifNoneMatch: string | undefined, entry: RenderedEntry | undefined): boolean {
   return entry !== undefined && matchesEtag(ifNoneMatch, entryEtag(entry.revision));
 }
 
