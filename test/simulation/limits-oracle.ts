@@ -1,5 +1,5 @@
 /** Judges the limits of an account by what became of its requests. */
-import type { LimitedRequest } from "./callers.ts";
+import type { LimitedRequest } from "./caller-world.ts";
 
 export interface LimitRules {
   /** Requests in a minute. */
@@ -15,6 +15,13 @@ export interface LimitRules {
 
 const minuteMs = 60_000;
 
+/** So many refusals bring a ban, which lasts so long the first time. */
+const refusalsOfBan = 30;
+const firstBanSeconds = 300;
+
+/** By then each gateway has refused something, and counts what it refuses. */
+const tellingMs = 3_000;
+
 /** @returns what contradicts the limits */
 export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRules): string[] {
   const { limit, unixMs, phaseMs, alone, faults } = rules;
@@ -23,8 +30,11 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
   const violations: string[] = [];
   const admitted = new Map<number, number>();
   const perhaps = new Map<number, number>();
+  const firstRefusalMs = new Map<number, number>();
+  const patience = refusalsOfBan * Math.max(alone, 1) + 20;
   let refusals = 0;
-  for (const { callMs, returnMs, status, code } of requests) {
+  let unpunished = 0;
+  for (const { callMs, returnMs, status, code, left, waitSeconds } of requests) {
     const window = windowOf(callMs);
     const isSure = window === windowOf(returnMs);
     const count = (counts: Map<number, number>, place: number) => counts.set(place, (counts.get(place) ?? 0) + 1);
@@ -34,9 +44,22 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
         if (most < limit) violations.push(`a request of ${callMs.toFixed(0)} got 429 after ${most} of ${limit}`);
       }
       if (code === "api_key_banned" && refusals < 30) violations.push(`a ban after ${refusals} refusals`);
+      if (code === "api_key_banned" && faults === 0 && waitSeconds < firstBanSeconds - 60)
+        violations.push(`a ban for ${waitSeconds} s`);
+      if (faults === 0 && code === "rate_limit_exceeded") {
+        const sinceMs = firstRefusalMs.get(window) ?? callMs;
+        firstRefusalMs.set(window, sinceMs);
+        if (callMs > sinceMs + tellingMs) unpunished += 1;
+        if (unpunished > patience) violations.push(`no ban after ${unpunished} refusals`);
+      }
       refusals += 1;
-    } else if (isSure && status !== 0 && status !== 503) count(admitted, window);
-    else for (const place of new Set([window, windowOf(returnMs)])) count(perhaps, place);
+    } else if (isSure && status !== 0 && status !== 503) {
+      count(admitted, window);
+      const most = admitted.get(window)! + (perhaps.get(window) ?? 0);
+      const isLeft = left <= limit - admitted.get(window)! && left >= limit - most;
+      if (isExact && status === 200 && !isLeft)
+        violations.push(`a request of ${callMs.toFixed(0)} left ${left} after ${most} of ${limit}`);
+    } else for (const place of new Set([window, windowOf(returnMs)])) count(perhaps, place);
   }
   const most = limit * (1 + faults) + alone; // shares are rounded up
   for (const [, count] of admitted) {
