@@ -15,7 +15,7 @@ export interface PastChange {
 }
 
 /** Pages of the past of an entry, the newest change first. */
-export interface PastChanges {
+interface PastChanges {
   readonly changes: readonly PastChange[];
   /** Whether these are all changes that are kept. */
   readonly isWhole: boolean;
@@ -28,7 +28,7 @@ interface State {
   readonly removed: boolean;
 }
 
-export const revisionOf = ({ etag }: Pick<PastChange, "etag">): bigint => BigInt(etag.slice(2, -1));
+const revisionOf = ({ etag }: Pick<PastChange, "etag">): bigint => BigInt(etag.slice(2, -1));
 
 /**
  * @param known the latest revision of the entry that was known before the read

@@ -276,8 +276,8 @@ class Judge {
         const { isRestore, atMs } = this.#commits[state.at]!;
         if (state.at === 0 || isRestore) continue;
         const before = states[i - 1];
-        const isSame = before && difference({ ...before, ...unjudged }, { ...state, ...unjudged }) === undefined;
-        if (isSame && !this.#hidesStates(state.at)) this.#fail(`entry ${petId} is as it was at ${state.revision}`);
+        if (before && isSame(before, state) && !this.#hidesStates(state.at))
+          this.#fail(`entry ${petId} is as it was at ${state.revision}`);
         const claimed = claims.get(`${petId} ${state.revision}`);
         if (claimed && this.#judgeEffect(claimed, state, before)) continue;
         const era = this.#eraAt(atMs);
@@ -449,8 +449,10 @@ function hasEffect(change: AskedChange, before: Version | undefined, after: Vers
   }
 }
 
-/** What two equal states of an entry may differ in. */
-const unjudged = { revision: 0, at: 0 };
+/** Whether two states of an entry differ in nothing but their revision. */
+function isSame(a: Version, b: Version): boolean {
+  return a.quantity === b.quantity && a.status === b.status && a.removed === b.removed;
+}
 
 /** The revision in a tag of the list. */
 function revisionIn(tag: string): bigint {
