@@ -51,7 +51,8 @@ export function historyFault({ body }: Read, states: readonly State[], known: bi
     if (!follows || revisionOf(next) <= revision) return `${next.etag} does not follow ${change.etag}`;
   }
   // Nothing comes before the change that has made the entry, and something before any other.
-  if (isWhole && changes.at(-1)?.quantityBefore !== null) return `nothing before ${changes.at(-1)?.etag}`;
+  const [first] = changes.slice(-1);
+  if (isWhole && first && first.quantityBefore !== null) return `nothing before ${first.etag}`;
   return undefined;
 }
 

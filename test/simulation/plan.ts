@@ -141,9 +141,12 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const dense = { services: 2, latencyMs: 0.6, pauseMs: 15 * callers };
       return { ...dense, endMs: 4_000, silenceMs: 1_000, faults: [slow, frozen] };
     }
-    case 2:
-      // Many questions under way while streams and connections end, of which no caller may notice anything.
-      return { callers: 5, endMs: 7_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2, faults: [] };
+    case 2: {
+      // Many questions under way while streams, connections or a service end, of which no caller may notice anything.
+      const dense = { callers: 5, endMs: 7_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2 };
+      const replacement = faultOf(random, "replace a service", random.between(300, 3_000), 0);
+      return { ...dense, faults: seed % 16 < 8 ? [] : [replacement] };
+    }
     case 3: {
       // Streams end while their service is frozen, or waits for its database, and many questions are under way on them.
       const kind = seed % 16 < 8 ? "freeze a service" : "slow service to database";
