@@ -146,7 +146,7 @@ export class HttpCaller {
       case "keyedBulk":
         return this.#keyed(this.#updates(this.#somePets()), true);
       case "adjust":
-        return this.#keyed(this.#adjustments(), false);
+        return this.#keyed(random.chance(0.3) ? this.#edgeAdjustment() : this.#adjustments(), false);
     }
   }
 
@@ -274,16 +274,24 @@ export class HttpCaller {
     const { random, pets, changes } = this.#world;
     const petId = this.#petId();
     const other = 1 + (petId % pets);
-    // Some take all that is left, or fill up to the brim, or one more.
-    const knownOf = (id: number) => this.#quantities.get(id) ?? 0;
-    const edge = random.chance(0.5) ? knownOf(other) : maxQuantity - knownOf(petId);
-    const usual = 1 + random.below(random.chance(0.1) ? 100_000 : 20);
-    const delta = random.chance(0.2) ? Math.min(edge + random.below(2), maxQuantity) || 1 : usual;
+    const delta = 1 + random.below(random.chance(0.1) ? 100_000 : 20);
     const group: AskedChange[] = [];
     group.push({ kind: "adjust", petId, delta, reason: this.#reason(), group, attempts: [] });
     group.push({ kind: "adjust", petId: other, delta: -delta, reason: this.#reason(), group, attempts: [] });
     changes.push(...group);
     return group;
+  }
+
+  /** Asks for all that an entry has, or that still goes in, or for one more. */
+  #edgeAdjustment(): readonly AskedChange[] {
+    const { random, changes } = this.#world;
+    const isFull = (quantity: number) => quantity > maxQuantity / 2;
+    const known = [...this.#quantities].sort(([, a], [, b]) => b - a);
+    const [petId, quantity] = known[random.chance(0.5) ? 0 : random.below(known.length)] ?? [1, 0];
+    const amount = (isFull(quantity) ? maxQuantity - quantity : quantity) + random.below(2) || 1;
+    const asked: AskedChange = { kind: "adjust", petId, delta: isFull(quantity) ? amount : -amount, attempts: [] };
+    changes.push(asked);
+    return [asked];
   }
 
   /** Sends updates of these entries. @returns what became of them */
