@@ -41,7 +41,8 @@ export class ChangeSender {
    * meanwhile.
    *
    * A broken stream can deliver its changes until their deadline. Until then a refusal of the repeat says nothing about
-   * the first attempt, so `send` waits for the deadline before it answers that their outcome is unknown.
+   * the first attempt. So before `send` answers that an outcome is unknown, it waits for that deadline: after it no
+   * service starts the changes.
    *
    * @returns an outcome for each change, in order
    */
@@ -83,7 +84,7 @@ export class ChangeSender {
 }
 
 /**
- * Tells which changes of an attempt need no other one.
+ * Tells which changes of an attempt need no further attempt.
  *
  * @param found the outcomes of the attempt
  * @param earlier those of the attempts before it; undefined where there was none
@@ -99,7 +100,7 @@ export function settledBy(
   const settled = found.map((outcome, i) =>
     mayHaveHappened(earlier[i]) ? settlesEarlier(outcome, earlierMayHappen) : !isWorthRepeating(outcome, isOnce),
   );
-  // A repeat of changes that are all or nothing is the same request.
+  // Changes that are all or nothing are repeated all together, because a repeat has to be the same request.
   return request.isAllOrNothing && settled.includes(false) ? settled.fill(false) : settled;
 }
 

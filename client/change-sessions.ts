@@ -70,11 +70,10 @@ export class ChangeSessions {
   /**
    * Sends a request once. Never rejects.
    *
-   * When its answer is lost, a change that may have happened gets an error at its deadline. After the deadline the
+   * When the answer is lost, a request that happens once ends immediately: `ChangeSender` repeats it and waits for the
+   * deadline. Any other request that may have happened ends with an error at its deadline. After the deadline the
    * service does not start the change, but one that it has started may still commit. That one holds the counter lock,
    * and a later change waits for the lock. So the earlier change never undoes a later one of its caller.
-   *
-   * An idempotent request ends when its stream breaks; `ChangeSender` repeats it and waits for the deadline.
    *
    * @param deadlineMs the end of the caller's wait, by `performance.now()`
    * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the

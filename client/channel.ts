@@ -15,7 +15,10 @@ export interface ChannelTls extends TlsFiles {
 export interface InventoryChannelOptions {
   /** gRPC target, as `127.0.0.1:50051` or `dns:///inventory-svc:50051` for many. */
   readonly address: string;
-  /** Default: none, which a service accepts on loopback only. Files that change are read again. */
+  /**
+   * Default: none. Then the service has to listen on loopback, or to run with INVENTORY_INSECURE=1. Files that change
+   * are read again.
+   */
   readonly tls?: ChannelTls | undefined;
   /** Gets loaded and refused certificates. */
   readonly log?: TlsLog | undefined;

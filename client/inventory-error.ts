@@ -37,8 +37,9 @@ export class InventoryError extends Error {
   /** gRPC status, as `NOT_FOUND`. */
   readonly code: StatusName;
   /**
-   * What went wrong within that status: the reason of google.rpc.ErrorInfo where the service gives one. `NOT_SENT` when
-   * the client sent nothing; for a read, when it did not send the last attempt.
+   * What went wrong within that status: the reason of google.rpc.ErrorInfo where the service gives one. The client
+   * itself gives `NOT_SENT` when it sent nothing (for a read: when it did not send the last attempt), `QUEUE_FULL` when
+   * too many changes wait in it, and `INTERNAL` for an entry that it cannot read.
    */
   readonly errorReason: string | undefined;
   /** What belongs to the reason: the metadata of google.rpc.ErrorInfo. */

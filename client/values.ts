@@ -160,8 +160,8 @@ const ofEntries: readonly string[] = [...itemFields, "revision"];
 type NamesOf<T> = T extends unknown ? keyof T & string : never;
 
 /**
- * Passes on an object of named arguments. It refuses unknown names, because a misspelt condition would be ignored, and
- * values of a wrong type for the names in `optional`. A required argument is checked by its caller.
+ * Passes on an object of named arguments. It refuses unknown names: a misspelt condition would be ignored. It refuses
+ * values of a wrong type for the names in `optional`. The caller of this function checks the required arguments.
  *
  * @throws InventoryError INVALID_ARGUMENT
  */

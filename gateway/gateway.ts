@@ -1,4 +1,4 @@
-/** Constructs the gateway from its configuration: the keys, the limits, the stock, then the routes over them. */
+/** Constructs the gateway from its configuration: the stock, the keys, the limits, then the routes over them. */
 import "../runtime/node-version.ts";
 import type { IncomingMessage } from "node:http";
 import { Router } from "express";
@@ -65,7 +65,7 @@ export interface Gateway {
    */
   databaseRisks(): readonly string[];
   /**
-   * Ends long waits, for the begin of a stop. Requests that wait for a change are answered, and no more of them wait.
+   * Ends long waits when a stop begins. Requests that wait for a change are answered, and no more of them wait.
    * Updates with a key are repeated for at most `INVENTORY_TIMEOUT_MS` more.
    */
   endWaits(): void;

@@ -85,8 +85,8 @@ function findOperation(routes: readonly Route[], path: string, { method }: Incom
 
 /**
  * What every request goes through: its context, then, for all but the documentation, admission (key, ban, limits,
- * scope), the end of a retired operation, and the handler. It is one layer of the router, because each layer costs as
- * much as what it does.
+ * scope), the end of a retired operation, and the handler. It is one layer of the router, because a layer costs as much
+ * as the work in it.
  */
 function requestHandler(routes: readonly Route[], options: RouterOptions): RequestHandler {
   const { admission, pages, clientAddress } = options;

@@ -12,7 +12,7 @@ export const maxPetId = 2n ** 63n - 1n;
 /** The largest quantity: the largest int32. The smallest is 0. */
 export const maxQuantity = 2_147_483_647;
 
-/** The most revisions that an update may name as those that it expects. */
+/** The most revisions that an update or an adjustment may name as those that it expects. */
 export const maxExpectedRevisions = 20;
 
 /** The longest reason of a change, in code points, as JSON Schema and the databases count. */

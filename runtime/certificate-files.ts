@@ -88,7 +88,7 @@ export class CertificateFiles implements CertificateProvider {
     const isSettled = isSame(contents, this.#seen);
     this.#seen = contents;
     if (!isSettled || (this.#refused === undefined && isSame(contents, this.#loaded))) return;
-    // Refused contents are judged at each poll: a certificate may have expired only by a wrong clock.
+    // Refused contents are judged at each poll: a certificate may seem to have expired because a clock is wrong.
     const faults = faultsOf(contents);
     if (Object.keys(faults).length > 0) {
       const refused = JSON.stringify({ contents, faults });

@@ -24,7 +24,7 @@ const closeTimeoutMs = 2_000;
  *
  * @param onProblem gets the reason when spans cannot be sent
  * @returns sends what is left and ends it
- * @throws SettingsError for a sampler that there is not
+ * @throws SettingsError for a sampler that does not exist
  */
 export function registerOpenTelemetry(
   service: string,

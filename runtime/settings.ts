@@ -90,7 +90,7 @@ export function listenAddress(byDefault: string) {
  * expressions know, too: none that looks ahead or back.
  *
  * @param pattern of the whole text
- * @param error what the text must be, or what makes that of the wrong text
+ * @param error says what the text must be, or is a function that makes this message from the wrong text
  */
 export function textLike(pattern: string, error: string | ((issue: { readonly input?: unknown }) => string)) {
   return z.string().regex(new RegExp(`^(?:${pattern})$`), { error });

@@ -55,6 +55,21 @@ test("questions that arrive together, or during one read, cost one read", async 
   expect(reads).toHaveLength(2);
 });
 
+test("many questions get their answer over several turns of the event loop, a failure too", async () => {
+  const { reads, shared } = open();
+  for (const end of ["resolve", "reject"] as const) {
+    const turns = new Set<number>();
+    let turn = 0;
+    const note = () => void turns.add(turn);
+    const answers = Array.from({ length: 100 }, () => shared.next().then(note, note));
+    await Promise.resolve();
+    reads.at(-1)![end]("a");
+    for (; turn < 10; turn++) await setImmediate();
+    await Promise.all(answers);
+    expect(turns.size).toBe(4); // 32 in each
+  }
+});
+
 test("a read that fails reaches all questions that waited for it and no other one", async () => {
   const { reads, shared } = open();
   const failed = Promise.allSettled([shared.next(), shared.next()]);

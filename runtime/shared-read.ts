@@ -1,4 +1,5 @@
 /** Answers many questions with one read. */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Context, context, trace } from "@opentelemetry/api";
 import { Batches } from "./batches.ts";
 
@@ -9,6 +10,12 @@ export interface Patience {
   /** Makes the error of a question that has waited for too long. */
   readonly late: () => unknown;
 }
+
+/**
+ * Questions that are answered in one turn of the event loop, because their callers use the answer in the same turn. All
+ * other work waits for that.
+ */
+const answersPerTurn = 32;
 
 /** The shortest time between two searches for late questions. */
 const tickMs = 50;
@@ -34,11 +41,13 @@ export class SharedRead<T> {
     const questions = take(); // before the read begins: a question that comes later must not use it
     this.#reading = questions;
     this.#setback = undefined;
-    try {
-      const result = await context.with(traceOf(questions), this.#read);
-      for (const { resolve } of questions) resolve(result);
-    } catch (error) {
-      for (const { reject } of questions) reject(error);
+    const settle = await context.with(traceOf(questions), this.#read).then(
+      (result) => (question: Question<T>) => question.resolve(result),
+      (error) => (question: Question<T>) => question.reject(error),
+    );
+    for (const [i, question] of questions.entries()) {
+      if (i > 0 && i % answersPerTurn === 0) await nextTurn();
+      settle(question);
     }
     this.#reading = [];
   });

@@ -7,8 +7,8 @@ export interface Tracing {
 }
 
 /**
- * Starts tracing when there is an OTLP endpoint, or `OTEL_TRACES_EXPORTER=otlp`. Otherwise nothing of OpenTelemetry's
- * SDK is loaded, and spans cost next to nothing.
+ * Starts tracing with `OTEL_TRACES_EXPORTER=otlp`, or with an OTLP endpoint where that variable is not set, unless
+ * `OTEL_SDK_DISABLED` is `true`. Otherwise nothing of OpenTelemetry's SDK is loaded, and spans cost next to nothing.
  *
  * @param onProblem gets the reason when spans cannot be sent
  */

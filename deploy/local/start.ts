@@ -100,7 +100,7 @@ async function main(): Promise<void> {
   };
   process.on("SIGINT", () => {
     const nowMs = performance.now();
-    // npm passes Ctrl-C on, so that the first one comes twice.
+    // npm passes Ctrl-C on, so the first one comes twice.
     if (interruptedMs !== undefined && nowMs - interruptedMs >= forceAfterMs) return endAtOnce(tiers);
     if (interruptedMs === undefined) {
       interruptedMs = nowMs;

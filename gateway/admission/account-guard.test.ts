@@ -25,3 +25,13 @@ test("a guard in memory counts on when the clock is set back, and names no wait 
     expect(decision.states[0]!.resetAtMs - decision.nowMs).toBeLessThanOrEqual(60_000);
   }
 });
+
+test("every refusal of a guard names the end of its window, also while it is remembered", async () => {
+  const guard = new AccountGuard(new GuardMemory(keyedUpdateLimit(1)), () => {});
+  expect(await guard.charge("a")).toMatchObject({ admitted: true });
+  for (let refused = 0; refused < 3; refused++) {
+    const { admitted, states, nowMs } = await guard.charge("a");
+    expect(admitted).toBe(false);
+    expect(states[0]!.resetAtMs - nowMs).toBeGreaterThan(86_000_000);
+  }
+});

@@ -73,12 +73,19 @@ const maxExhausted = 10_000;
 /** How long that is remembered at most: after an outage, Redis may have points left for the id. */
 const maxExhaustedMs = 60_000;
 
+/** Times by `performance.now()`. */
+interface Exhausted {
+  /** The end of the time for which it is remembered. */
+  readonly untilMs: number;
+  readonly windowEndMs: number;
+}
+
 /** Counts with rate-limiter-flexible, in one window for each id. Its times go by `Date.now`, as the library's do. */
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
   readonly #onRefused: (plan: PlanName) => void;
-  /** Until when an id is refused without Redis, because it has no point left; by `performance.now()`. */
-  readonly #exhaustedUntilMs = new LRUCache<string, number>({ max: maxExhausted });
+  /** The ids that are refused without Redis, because they have no point left. */
+  readonly #exhausted = new LRUCache<string, Exhausted>({ max: maxExhausted });
   /** The one window that each id has. */
   readonly windows: readonly Window[];
 
@@ -111,8 +118,11 @@ export class AccountGuard {
   /** Charges an account or a family if the limit has room. A denial is returned, not thrown, and shows nothing left. */
   async charge(id: string, cost = 1): Promise<Decision> {
     const window = this.windows[0]!;
-    const exhaustedMs = (this.#exhaustedUntilMs.get(id) ?? 0) - performance.now();
-    if (exhaustedMs > 0) return decision(window, false, new RateLimiterRes(0, exhaustedMs));
+    const startedMs = performance.now();
+    const exhausted = this.#exhausted.get(id);
+    if (exhausted && exhausted.untilMs > startedMs) {
+      return decision(window, false, new RateLimiterRes(0, exhausted.windowEndMs - startedMs));
+    }
     try {
       return decision(window, true, await this.#limiter.consume(id, cost));
     } catch (cause) {
@@ -123,7 +133,9 @@ export class AccountGuard {
       const isExhausted = cost === 1 && denial.consumedPoints > window.limit;
       if (isExhausted) {
         const leftMs = denied.states[0]!.resetAtMs - denied.nowMs;
-        this.#exhaustedUntilMs.set(id, performance.now() + Math.min(leftMs, maxExhaustedMs));
+        const nowMs = performance.now();
+        const untilMs = nowMs + Math.min(leftMs, maxExhaustedMs);
+        this.#exhausted.set(id, { untilMs, windowEndMs: nowMs + leftMs });
       }
       return denied;
     }

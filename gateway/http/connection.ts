@@ -67,12 +67,10 @@ export class Connection {
     this.#room = room;
     this.#owner = owner;
     this.#onInvalid = onInvalid;
-    const parse = socket.listeners("data")[0] as (bytes: Buffer) => void;
-    this.#parse = parse;
-    const end = socket.listeners("end").at(-1) as () => void; // the first one is that of the socket itself
-    this.#endParsing = end;
-    socket.off("data", parse).off("end", end);
-    // With a listener of its own for data, Node gives up its short cut from the socket to the parser.
+    this.#parse = socket.listeners("data")[0] as (bytes: Buffer) => void;
+    this.#endParsing = socket.listeners("end").at(-1) as () => void; // the first one is that of the socket itself
+    socket.off("data", this.#parse).off("end", this.#endParsing);
+    // Once a data listener that is not Node's is there, Node gives up its short cut from the socket to the parser.
     socket.on("data", (bytes: Buffer) => {
       if (this.#end === undefined) this.#receive(bytes);
     });
@@ -230,6 +228,7 @@ export class Connection {
   readonly #goOn = () => {
     if (this.#waiting.length === 0) return; // the connection has ended meanwhile
     this.#receive(this.#takeWaiting());
+    if (this.#end === "of client" && this.#open) askWhetherThere(this.#open);
     if (this.#end !== undefined) this.#finish();
   };
 

@@ -62,8 +62,8 @@ export function setContext(response: ServerResponse, context: RequestContext): v
 }
 
 /**
- * Whether a response waits for the network or a change, not for this thread. False for one that has not passed the
- * gateway's entrance.
+ * Whether a response waits for a change or the end of an outage, and not for this thread. False for one that has not
+ * passed the gateway's entrance.
  */
 export function waitsForOthers(response: ServerResponse): boolean {
   return (response as WithContext)[contextKey]?.waitsForOthers ?? false;

@@ -7,7 +7,8 @@ import { ApiError } from "./api-error.ts";
 /**
  * An id that a caller may choose. It goes into logs and to the internal services, so nothing like an API key passes.
  */
-const acceptableId = /^(?!.*ps_[a-z0-9]{1,16}_)[\w.:-]{1,64}$/;
+const acceptableId = /^(?!.*ps_[a-z0-9]{1,16}_)[\w.:-]+$/;
+const maxIdLength = 64;
 
 // A random start for the process and a counter: as unique as a UUID, at a fraction of the cost.
 const idPrefix = randomBytes(9).toString("base64url");
@@ -15,7 +16,7 @@ let idCount = 0;
 
 /** The caller's `X-Request-Id` if it is acceptable, else a new one. */
 export function requestId(header: string | string[] | undefined): string {
-  if (typeof header === "string" && acceptableId.test(header)) return header;
+  if (typeof header === "string" && header.length <= maxIdLength && acceptableId.test(header)) return header;
   idCount += 1;
   return `${idPrefix}-${idCount.toString(36)}`;
 }

@@ -52,8 +52,12 @@ export function matchesEtag(ifNoneMatch: string | undefined, ...etags: readonly 
   return (ifNoneMatch.match(/"[^"]*"/g) ?? []).some((tag) => etags.includes(tag));
 }
 
+/** The longest `Accept-Encoding` that is read, in characters. Reading it costs more time than any other header. */
+const maxAcceptEncoding = 1_024;
+
 /** Whether a caller prefers gzip to the bytes as they are. */
 export function acceptsGzip(request: IncomingMessage): boolean {
-  if (request.headers["accept-encoding"] === undefined) return false;
+  const { "accept-encoding": accepted } = request.headers;
+  if (accepted === undefined || accepted.length > maxAcceptEncoding) return false;
   return new Negotiator(request).encoding(["gzip", "identity"]) === "gzip";
 }

@@ -380,13 +380,16 @@ test("a client that has ended its side gets its answers, and 400 for a part of a
 
 test("a client that closes its connection is told from one that has ended its side alone", async () => {
   const { socket, requests, closed, port } = await open();
-  const left = connect(port, "127.0.0.1");
-  left.end(get("/left"));
-  socket.end(get("/ended"));
+  const left = connect(port, "127.0.0.1").resume();
+  left.end(get("/before") + get("/left"));
+  await until(() => requests.length === 1);
+  requests[0]!.response.end();
   await until(() => requests.length === 2);
+  socket.end(get("/ended"));
+  await until(() => requests.length === 3);
   left.destroy();
-  await until(() => closed.length === 1);
-  expect(closed).toEqual(["/left"]);
+  await until(() => closed.length === 2);
+  expect(closed).toEqual(["/before", "/left"]);
 });
 
 test("an idle connection gets one more answer after connections are to end, marked as the last", async () => {

@@ -88,9 +88,13 @@ export function readEntryTag(text: string, name: string): bigint {
   throw new ApiError("invalid_request", { message: `${name} must be one ETag of an entry, as in ${name}=r625.` });
 }
 
+/** The longest list of tags that is read, in characters: twenty ETags of entries take a third of it. */
+const maxTagsLength = 2_048;
+
 /** @throws ApiError invalid_request for what is no list of at most 20 tags */
 function readTags(list: string, name: string): { readonly isWeak: boolean; readonly text: string }[] {
   const refuse = (fault: string) => new ApiError("invalid_request", { message: `${name} ${fault}` });
+  if (list.length > maxTagsLength) throw refuse(`may have at most ${maxTagsLength} characters.`);
   const tags = [];
   listedTag.lastIndex = 0;
   while (listedTag.lastIndex < list.length) {

@@ -52,7 +52,7 @@ export interface StockClient extends StockSource {
   ): Promise<readonly Changed[]>;
   /** Changes of an entry, the newest first. @throws ApiError not_found, also where no history is kept */
   history(petId: bigint, beforeRevision: bigint | undefined, limit: number): Promise<readonly PastChange[]>;
-  /** Repeats updates with a key for at most `callTimeoutMs` more: for the begin of a stop. */
+  /** From now on repeats updates with a key for at most `callTimeoutMs` more. To be called when a stop begins. */
   endRepeats(): void;
   /** Updates and adjustments in attempts that are under way. */
   readonly changesInFlight: number;

@@ -1,5 +1,5 @@
+import { phaseOf } from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
-import { phaseOf } from "./rule.ts";
 import type { Decision, WindowsNow } from "./windows.ts";
 import { quotaWindows } from "./windows.ts";
 

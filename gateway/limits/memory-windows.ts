@@ -1,6 +1,6 @@
 /** Counts the requests of accounts in the memory of this process. */
 import { randomBytes } from "node:crypto";
-import { type Count, indexAt, learn, leftOf, lengthsMs, phaseOf, renew } from "./rule.ts";
+import { type Count, indexAt, learn, leftOf, lengthsMs, phaseOf, renew } from "./limit-rule.ts";
 import type { Decision, Limiter, Window, WindowState, WindowsNow } from "./windows.ts";
 
 export interface MemoryWindowsOptions {

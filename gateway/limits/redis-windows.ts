@@ -4,10 +4,10 @@ import type { Cluster, Redis } from "ioredis";
 import { Batches } from "../../runtime/batches.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
+import { indexAt, lengthsMs } from "./limit-rule.ts";
+import { chargeScript } from "./limit-rule-lua.ts";
 import { type AccountCounts, countIn, decisionOf, type MemoryWindows } from "./memory-windows.ts";
 import type { Breaker } from "./redis-breaker.ts";
-import { indexAt, lengthsMs } from "./rule.ts";
-import { chargeScript } from "./script.ts";
 import type { Decision, Limiter, Window, WindowsNow } from "./windows.ts";
 
 /** Commands that ioredis adds by `defineCommand`. */
@@ -44,7 +44,10 @@ const maxAccounts = 200;
 /** Requests whose calls are under way together. Redis runs the calls one by one, and all of them have the same wait. */
 const maxTogether = 4_000;
 
-/** The number is the version of the format: gateways of another one, during an update, must not meet these keys. */
+/**
+ * The number is the version of the format. While gateways are replaced, those with another format must not meet these
+ * keys.
+ */
 const keyPrefix = "petstore:counts:1:";
 
 /**

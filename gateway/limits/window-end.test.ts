@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
+import { lengthsMs, phaseOf } from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import { Breaker } from "./redis-breaker.ts";
 import { RedisWindows } from "./redis-windows.ts";
-import { lengthsMs, phaseOf } from "./rule.ts";
 import { quotaWindows } from "./windows.ts";
 
 test("a request that finds its window spent is refused, also when the window ends at that moment", async () => {

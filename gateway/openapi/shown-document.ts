@@ -99,7 +99,10 @@ export function sectionsOf(description: string): { lead: string; sections: { tit
   return { lead: lead.trim(), sections };
 }
 
-/** The base address of the API in samples, and whether the page has to put its own in its place. */
+/**
+ * The base address of the API in samples. Where `isOurs` is false, it is that of a local gateway, and the page puts its
+ * own in its place.
+ */
 export function sampleServer({ servers }: ShownDocument): { url: string; isOurs: boolean } {
   const url = servers.find((server) => URL.canParse(server.url))?.url;
   return { url: url ?? localServer, isOurs: url !== undefined };

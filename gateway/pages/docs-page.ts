@@ -1,6 +1,7 @@
 /** Serves the OpenAPI document and the page that shows it. */
 import type { IncomingMessage } from "node:http";
 import type { RequestHandler, Router } from "express";
+import parseurl from "parseurl";
 import { pathOf } from "../http/request.ts";
 import type { ShownDocument } from "../openapi/shown-document.ts";
 import { documentsForTools } from "./discovery.ts";
@@ -53,8 +54,8 @@ const style = [
 ].join("");
 
 /**
- * Tools in a browser read the description from their own origin. The API itself is closed to them: a page that has a
- * key would show it to everybody.
+ * Lets tools that run in a browser, on an origin of their own, read the description. The API itself is closed to them:
+ * a page that has a key would show it to everybody.
  */
 const readableByAll = { "Access-Control-Allow-Origin": "*" };
 
@@ -65,7 +66,7 @@ function isBrowser({ headers }: IncomingMessage): boolean {
 
 /** Leads from the root to the page. Below the path of an app, the root may have been asked for without its slash. */
 const toPage: RequestHandler = (request, response, next) => {
-  const [path = "/"] = request.originalUrl.split("?");
+  const path = parseurl.original(request)?.pathname ?? "/";
   response.setHeader("Vary", "Accept");
   redirect(`${path.slice(path.lastIndexOf("/") + 1)}/docs/`.replace(/^\//, ""))(request, response, next);
 };

@@ -34,10 +34,9 @@ export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHead
 export function queryToSendUp(url: string): string {
   const start = url.indexOf("?");
   if (start === -1) return "";
-  const kept = url
-    .slice(start + 1)
-    .split("&")
-    .filter((parameter) => !showsKey(parameter));
+  const query = url.slice(start + 1);
+  if (!showsKey(query)) return `?${query}`;
+  const kept = query.split("&").filter((parameter) => parameter !== "" && !showsKey(parameter));
   return `?${kept.join("&")}`;
 }
 
@@ -85,7 +84,7 @@ const ownDirectives = new Set([
   "stale-while-revalidate",
 ]);
 
-/** What stands between two commas; those within quotes part nothing. */
+/** A text between two commas. A comma within quotes does not end it. */
 const member = /(?:[^,"]|"(?:[^"\\]|\\.)*"?)+/g;
 const directive = /^([\w-]+)(?:=(?:"(?:[^"\\]|\\.)*"|[^\s,"=]+))?$/;
 const saysHowLong = /^(no-cache|no-store|max-age="?\d+"?)$/i;

@@ -27,7 +27,7 @@ const batchSize = 1_000;
 
 type Work = (store: StockStore, history: StockHistory) => Promise<void>;
 
-/** Opens the stock as it is, for which an account needs no right to change the schema. */
+/** Opens the stock as it is. The user of the database needs no right to change the schema for that. */
 async function withStore(work: Work, prepare: (url: string) => Promise<void> = async () => {}): Promise<void> {
   const config = readSettings(stockSettings, process.env);
   const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS, INVENTORY_HISTORY_DAYS } = config;
@@ -153,7 +153,7 @@ program
         return;
       }
       await withLatestSchema(async (store) => {
-        // The entries may be those of another stock, of which callers have ETags: their revisions must not come again.
+        // The entries may come from another stock whose ETags callers still have: its revisions must not come again.
         if ((await store.position()).revision === 0n) await store.beginEpoch();
         console.error(`${counted(await importEntries(entries, store), "entry", "entries")} imported`);
       });

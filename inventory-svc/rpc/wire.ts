@@ -70,7 +70,7 @@ function readRevisions(expected: readonly bigint[]): readonly bigint[] | undefin
 }
 
 /**
- * Reads an update of a quantity that happens once if it has a key.
+ * Reads an update of a quantity. It happens once if it has a key.
  *
  * @throws RpcError INVALID_FIELD
  */
@@ -174,7 +174,7 @@ function withKey<C extends UpdateChange | AdjustChange>(
   isAllOrNothing: boolean,
 ): C[] {
   if (!isAllOrNothing) return changes.map((change) => ({ ...change, once: onceBy(key, change) }));
-  // The ids have places and not petIds, so that a repeat with other entries meets the records of the first time.
+  // An id has the index of its change and not the petId, so that a repeat with other entries meets the first records.
   const fingerprint = key.fingerprint || hashOf(changes.map((change) => `${change.petId} ${textOf(change)}`).join());
   return changes.map((change, i) => {
     const id = `${key.account} ${key.key} #${i}`;
@@ -185,7 +185,8 @@ function withKey<C extends UpdateChange | AdjustChange>(
 /**
  * Names a change by its key. The spaces tell the id from the request id of an adjustment, which has none.
  *
- * During an update, services of two versions look up the same kept ids: another form would make repeats happen twice.
+ * While the service is replaced, two versions of it look up the same kept ids: another form would let repeats happen
+ * twice.
  */
 function onceBy(idempotencyKey: WireKey, change: UpdateChange | AdjustChange): Once {
   const { account, key, fingerprint } = idempotencyKey;

@@ -7,7 +7,7 @@ export interface Once {
   readonly id: string;
   /** Tells a repeat from another request that uses the same id. */
   readonly fingerprint: string;
-  /** The request id that an internal caller gave to an adjustment; undefined where the key of an account makes the id. */
+  /** The request id that an internal caller gave to an adjustment; undefined for any other change. */
   readonly requestId?: string | undefined;
 }
 
@@ -18,7 +18,7 @@ interface AnyChange {
   readonly reason?: string | undefined;
 }
 
-/** A change that is made only while its entry is at one of some revisions, and that can happen once. */
+/** A change that can depend on the revision of its entry, and that can happen once. */
 interface ConditionalChange extends AnyChange {
   readonly expectedRevisions?: readonly bigint[] | undefined;
   readonly once?: Once | undefined;

@@ -47,7 +47,7 @@ export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: Clean
   const stopped = new AbortController();
   let waits = false;
   const mustWait = async () => {
-    // Failures may last two hours; a longer time without a note counts as a gap.
+    // A note is made each hour, and more than two hours between two notes are a gap. So failures may last an hour.
     await retention.noteTime(hourMs).catch(onError);
     const hasGap = await retention.hasGap(gapMs, clockWaitMs);
     if (hasGap && !waits) onWait();

@@ -1,7 +1,7 @@
 /** The schema of the stock. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { createTable, type Migration } from "../../runtime/database/migrations.ts";
+import { createTable, dropColumn, type Migration } from "../../runtime/database/migrations.ts";
 import { isSqlite } from "../../runtime/database/open.ts";
 import { petIndex } from "./stock-rows.ts";
 
@@ -105,7 +105,7 @@ export const stockMigrations: readonly Migration[] = [
     drops: ["stock_requests"],
     dropped: (requests) => requests.where("request_id", "like", "% %"), // adjustments are carried back
     async up(db) {
-      // From here on, services of the previous version cannot record adjustments, which would not be carried over.
+      // The new name keeps services of the previous version from recording adjustments: they would not be carried over.
       await renameTable(db, "stock_adjustments", "stock_adjustments_old");
       await createTable(db, "stock_requests", requests(db), (draft) => {
         const columns = { ...sameColumns, fingerprint: "cast(delta as char)" };
@@ -146,7 +146,7 @@ export const stockMigrations: readonly Migration[] = [
       if (!(await db.schema.hasColumn("stock_head", "floor"))) return;
       // Services that know no floor would answer a position below it, and miss what is forgotten.
       await db("stock_head").where("floor", ">", 0).update({ epoch: randomUUID() });
-      await db.raw("alter table ?? drop column ??", ["stock_head", "floor"]); // Knex would make a new table for SQLite
+      await dropColumn(db, "stock_head", "floor");
     },
   },
   {
@@ -154,7 +154,7 @@ export const stockMigrations: readonly Migration[] = [
     drops: ["stock_ledger"],
     dropped: (changes) => changes.whereNull("once_id"), // the others are carried back
     async up(db) {
-      // From here on, services of the previous version cannot record changes that happen once, which would not be
+      // The new name keeps services of the previous version from recording changes that happen once: they would not be
       // carried over.
       await renameTable(db, "stock_requests", "stock_requests_old");
       await createTable(db, "stock_ledger", ledger(db), (draft) =>

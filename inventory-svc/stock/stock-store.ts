@@ -212,9 +212,9 @@ export class StockStore {
    *
    * The counter jumps to the time in microseconds by the database's clock, which no epoch reaches by counting. A
    * counter that is past it, because the clock was wrong at an earlier restore, grows by that time. That is more than
-   * all changes since the backup, or since an earlier restore of it, can have added. So no revision is used twice,
-   * unless the database's clock is set back between two restores of one backup: a caller that knows an entry's revision
-   * from before the restore cannot mistake another state for it.
+   * all changes since the backup, or since an earlier restore of it, can have added. So no revision is used twice, and
+   * a caller that knows an entry's revision from before the restore cannot mistake another state for it. The exception:
+   * the database's clock is set back between two restores of one backup.
    *
    * @returns the position after it
    * @throws StockUnavailableError

@@ -1,4 +1,4 @@
-/** Says what the errors of the drivers mean. Only `faults.ts` knows their codes or SQLSTATE too. */
+/** Says what the errors of the drivers mean. No file but this one and `faults.ts` knows their codes and SQLSTATEs. */
 
 /**
  * Errors of a server that takes no writes. After a failover another server does, but the connection leads to this one.

@@ -23,7 +23,7 @@ export interface Engine {
    * names take writes at a time, there are two stocks.
    */
   readonly writer: string;
-  /** Statements that give a session what reads rely on. */
+  /** Statements that give a session what reads and transactions rely on. */
   readonly ownSettings: readonly string[];
   /**
    * Settings with which an update can be lost, or a read be stale or show an update that a crash takes back, each with

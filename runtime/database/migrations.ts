@@ -50,8 +50,8 @@ export async function migrateDatabase(
 
 /**
  * Brings the schema of an existing database up to date for a command that works on it. One that has all steps already
- * stays as it is and nothing is written: commands that only read work on a full disk, and those of the version before
- * work after a roll-back of the code, as the services do.
+ * stays as it is and nothing is written. So commands that only read work on a full disk. And after a roll-back of the
+ * code the commands of the previous version work with the later schema, as its services do.
  */
 export async function updateSchema(url: string, schema: string, migrations: readonly Migration[]): Promise<void> {
   if (url.startsWith("sqlite:")) requireFile(url.slice("sqlite:".length));
@@ -183,6 +183,11 @@ export async function createTable(
   await db.schema.createTable(draft, build);
   await fill(draft);
   await db.schema.renameTable(draft, name);
+}
+
+/** Drops a column, unless an earlier attempt has done so. Knex would build the whole table again on SQLite. */
+export async function dropColumn(db: Knex, table: string, column: string): Promise<void> {
+  if (await db.schema.hasColumn(table, column)) await db.raw("alter table ?? drop column ??", [table, column]);
 }
 
 async function withMigrationLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {

@@ -10,8 +10,9 @@ import { type AlteredTable, askServer, type VariableRow } from "./server-questio
 import { sessionSettings } from "./session-settings.ts";
 import { filesAt, requireFile, requireWritable } from "./sqlite-files.ts";
 
+/** All options but `makesFile` are for MySQL. A process has one connection to SQLite, and waits for it up to 10 s. */
 export interface DatabaseOptions {
-  /** Maximum connections; an embedded SQLite file always has one. */
+  /** Maximum connections. */
   readonly poolMax: number;
   /** How long a caller waits for a connection, and a new connection for the server. */
   readonly acquireTimeoutMs: number;

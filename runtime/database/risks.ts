@@ -36,7 +36,7 @@ export class DatabaseRisks {
   }
 
   /**
-   * Returns the settings of the server that was seen last that put promises at risk, each with what mends it.
+   * Returns the settings that put promises at risk, of the server that was seen last, each with what mends it.
    *
    * @throws OperatorError while connections lead to several servers that take writes
    */

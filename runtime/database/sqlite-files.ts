@@ -3,7 +3,7 @@ import { accessSync, constants, existsSync, realpathSync, statSync } from "node:
 import { dirname } from "node:path";
 import { DatabaseStateError, migrateCommand } from "./database-errors.ts";
 
-/** @throws DatabaseStateError when there is no such file, or none that this user may look for */
+/** @throws DatabaseStateError when there is no such file, or this user may not enter its folder */
 export function requireFile(filename: string): void {
   try {
     statSync(filename);
@@ -48,7 +48,7 @@ function isWritable(path: string): boolean {
   }
 }
 
-/** Names the files of a database, whatever other names they have: that of the data, and the log with the latest changes. */
+/** Identifies the files behind a path by device and inode: that of the data, and its log with the latest changes. */
 export function filesAt(path: string): string {
   const file = behindLinks(path);
   const files = [file, `${file}-wal`].map((each) => statSync(each, { bigint: true, throwIfNoEntry: false }));

@@ -11,7 +11,7 @@ export interface ClientRow {
 }
 
 const entries = 10_000;
-const runs = 200;
+const runs = 60;
 
 /** Measures how long the REST client takes to read a list with exact ids, beside JSON.parse, which rounds them. */
 export function benchClient(plan: Plan): ClientRow[] {

@@ -1,4 +1,4 @@
-import { phaseOf } from "../../gateway/limits/rule.ts";
+import { phaseOf } from "../../gateway/limits/limit-rule.ts";
 import { expectError, header, readLimits } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { onTestClock, openAccount } from "../support/clocked-gateway.ts";

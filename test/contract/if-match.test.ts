@@ -35,6 +35,13 @@ describe("If-Match", () => {
     expectError(await set("4040", 23, { "if-match": "*" }), 404, "not_found");
   });
 
+  test("an If-Match of more than 2,048 characters is 400", async () => {
+    const etag = header(await set("1", 20), "ETag");
+    const message = /^If-Match may have at most 2048 characters\.$/;
+    expectError(await set("1", 21, { "if-match": etag.padEnd(2_049, ",") }), 400, "invalid_request", message);
+    expect(await set("1", 21, { "if-match": etag.padEnd(2_048, ",") })).toMatchObject({ status: 200 });
+  });
+
   test("an update with If-None-Match: *, which wants no entry to be there, changes none", async () => {
     const response = await set("1", 24, { "if-none-match": "*" });
     expectError(response, 412, "precondition_failed", /^There is an entry, which If-None-Match: \* rules out\.$/);

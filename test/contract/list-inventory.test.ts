@@ -159,6 +159,7 @@ describe("GET /v1/inventory", () => {
       ["deflate, gzip;q=0.5, br", "gzip"],
       ["GZIP", "gzip"],
       ["*", "gzip"],
+      [`${"a,".repeat(600)}gzip`, undefined], // longer than what is read
       ["identity", undefined],
       ["br, zstd", undefined],
       ["gzip;q=0", undefined],

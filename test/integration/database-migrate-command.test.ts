@@ -8,7 +8,7 @@ import { freePort } from "../support/ports.ts";
 import { runScript } from "../support/processes.ts";
 
 describe("commands that migrate (MySQL/MariaDB)", () => {
-  test.each([
+  test.concurrent.each([
     ["npm run stock", "inventory", "inventory-svc/cli/stock.ts", "export"],
     ["npm run keys", "gateway", "gateway/accounts/cli/keys.ts", "list"],
   ])("%s waits longer for the statements of a migration than for its others", async (_name, schema, script, name) => {

@@ -3,7 +3,6 @@ import type { Redis } from "ioredis";
 import { shareRefusals } from "../../gateway/admission/shared-refusals.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
-import { type CountReport, charge, indexAt, type KeptCounts, lengthsMs, phaseOf } from "../../gateway/limits/rule.ts";
 import type { Decision } from "../../gateway/limits/windows.ts";
 import { quotaWindows } from "../../gateway/limits/windows.ts";
 import { admitted, hourMs, left, threeGateways, windows } from "../support/limit-gateways.ts";
@@ -277,52 +276,6 @@ describe("windows on Redis", () => {
         }
       }),
       { numRuns: 30 },
-    );
-  });
-
-  test("the script does what the rule says, for any reports, clock steps and losses", async () => {
-    const small = fc.nat(12);
-    const step = fc.record({
-      gateway: fc.constantFrom("g1", "g2", "g3"),
-      wanted: fc.nat(6),
-      limits: fc.constantFrom([5, 30], [20, 25], [8, 8]),
-      counts: fc.tuple(
-        ...lengthsMs.map(() => fc.record({ late: fc.nat(4), own: small, alone: small, synced: small, others: small })),
-      ),
-      forwardMs: fc.constantFrom(0, 0, 0, 1_000, 40_000, 24 * hourMs, -90_000),
-      isLost: fc.integer({ min: 0, max: 19 }).map((n) => n === 0),
-    });
-    const { redis } = gateways[0]!;
-    type Client = Redis & { chargeWindows(...args: (string | number)[]): Promise<number[]> };
-    await fc.assert(
-      fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
-        const account = newCaller();
-        const phaseMs = phaseOf(account);
-        const indexes = (nowMs: number) => lengthsMs.map((lengthMs) => indexAt(nowMs, phaseMs, lengthMs));
-        let kept: KeptCounts = { totals: [], charged: new Map() };
-        for (const { gateway, wanted, limits, counts, forwardMs, isLost } of steps) {
-          clock.offsetMs += forwardMs;
-          if (isLost) kept = { totals: [], charged: new Map() };
-          if (isLost) await redis.del(`petstore:counts:1:${account}`);
-          const atMs = indexes(now());
-          const report: CountReport = {
-            gateway,
-            wanted,
-            limits,
-            // Some are about another window.
-            counts: counts.map(({ late, ...count }, w) => ({ ...count, index: atMs[w]! - (late === 0 ? 1 : 0) })),
-          };
-          const args = report.counts.flatMap(({ index, own, alone, synced, others }, w) => {
-            return [limits[w]!, index, own, alone, synced, others];
-          });
-          const key = `petstore:counts:1:${account}`;
-          const fixed = [clock.offsetMs, gateway, phaseMs, wanted];
-          const [nowMs, ...answer] = await (redis as Client).chargeWindows(1, key, ...fixed, ...args);
-          const { admitted: expected, windows: of } = charge(kept, indexes(nowMs!), report);
-          expect(answer).toEqual([expected, ...of.flatMap(({ others, charged }) => [others, charged])]);
-        }
-      }),
-      { numRuns: 60 },
     );
   });
 

@@ -1,4 +1,4 @@
-import { phaseOf } from "../../gateway/limits/rule.ts";
+import { phaseOf } from "../../gateway/limits/limit-rule.ts";
 import { createInventoryApi } from "../../rest-client/index.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem, type TestKey } from "../support/system.ts";

@@ -79,13 +79,15 @@ export class ApiSender {
 
   /** A revoked key is dead in 10 s, and no other key is. */
   #judgeKey({ method, path }: Pick<HttpRequest, "method" | "path">, { status }: HttpAnswer, timeMs: number): void {
-    const { revoked, fail } = this.#world;
+    const { revoked, fail, timeoutMs } = this.#world;
+    // A change that has been sent to the service may still be made.
+    const deadMs = revocationMs + (method === "GET" ? 0 : timeoutMs);
     const end = revoked.get(this.host.name);
     if (status === 401) {
       meet("a request with a revoked key");
       if (!end || nowMs() < end.callMs) fail(`${method} ${path} got 401 with a key of ${this.host.name} that works`);
     }
-    if (end && timeMs > end.returnMs + revocationMs && (status < 400 || [404, 410, 412].includes(status))) {
+    if (end && timeMs > end.returnMs + deadMs && (status < 400 || [404, 410, 412].includes(status))) {
       fail(`${method} ${path} got ${status} with the key of ${this.host.name}, revoked by ${end.returnMs.toFixed(0)}`);
     }
   }

@@ -209,7 +209,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     promise: 3,
     what: "each gateway admits the whole limit without Redis",
-    file: "gateway/limits/rule.ts",
+    file: "gateway/limits/limit-rule.ts",
     find: "  return Math.ceil((limit - others - synced) / gateways) + synced - own;",
     replace: "  return limit - others - synced + synced - own;",
   },

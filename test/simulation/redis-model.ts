@@ -1,11 +1,11 @@
 /**
  * Stands for the package `ioredis`, and for the one server behind it: the commands and scripts that the product uses.
  *
- * The scripts are replaced by what they do: `rule.ts` for the windows, which `redis-windows.test.ts` compares with its
- * script, and a few lines for the others.
+ * The scripts are replaced by what they do: `limit-rule.ts` for the windows, which `limit-rule-lua.test.ts` compares
+ * with its script, and a few lines for the others.
  */
 import { EventEmitter } from "node:events";
-import { charge, indexAt, type KeptCounts, lengthsMs } from "../../gateway/limits/rule.ts";
+import { charge, indexAt, type KeptCounts, lengthsMs } from "../../gateway/limits/limit-rule.ts";
 import { meet } from "./events.ts";
 import type { End, Network } from "./virtual-network.ts";
 import { currentHost, Host, note, nowMs } from "./virtual-time.ts";

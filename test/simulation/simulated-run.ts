@@ -1,6 +1,6 @@
 /** One run: a system, its callers and its faults in virtual time, and what the oracle says of it. */
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
-import { phaseOf } from "../../gateway/limits/rule.ts";
+import { phaseOf } from "../../gateway/limits/limit-rule.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { ApiSender } from "./api-sender.ts";

@@ -1,5 +1,5 @@
 /** Names accounts for tests of limits on the real clock. */
-import { phaseOf } from "../../gateway/limits/rule.ts";
+import { phaseOf } from "../../gateway/limits/limit-rule.ts";
 
 const dayMs = 86_400_000;
 let names = 0;

@@ -1,6 +1,6 @@
 /** The schema of accounts, keys and their use. */
 import type { Knex } from "knex";
-import { createTable, type Migration } from "../../../runtime/database/migrations.ts";
+import { createTable, dropColumn, type Migration } from "../../../runtime/database/migrations.ts";
 import { isSqlite } from "../../../runtime/database/open.ts";
 
 /**
@@ -103,8 +103,7 @@ function columnStep(
       if (!(await db.schema.hasColumn(table, column))) await db.schema.alterTable(table, add);
     },
     async down(db) {
-      // Knex would build the whole table again on SQLite.
-      if (await db.schema.hasColumn(table, column)) await db.raw("alter table ?? drop column ??", [table, column]);
+      await dropColumn(db, table, column);
     },
   };
 }

@@ -151,7 +151,7 @@ export class Authenticator {
   #isRefused(id: string): boolean {
     const refused = this.#refused.get(id);
     if (refused === undefined || this.#ageMs(refused.checkedAt) >= refused.maxAgeMs) return false;
-    return this.#options.now() >= refused.checkedAt.unixMs; // a clock that has been set back may have ended a good key
+    return this.#options.now() >= refused.checkedAt.unixMs; // a clock that was ahead then may have ended a good key
   }
 
   #ageMs({ unixMs, elapsedMs }: Moment): number {

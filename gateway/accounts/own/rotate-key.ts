@@ -64,7 +64,7 @@ async function readGraceSeconds(request: Request, timeoutMs: number): Promise<nu
   const { graceSeconds = defaultGraceSeconds, ...others } = body as { readonly graceSeconds?: unknown };
   const [other] = Object.keys(others);
   if (other !== undefined) {
-    // Misspelt, it would leave a key that has leaked at work for a day.
+    // A misspelt graceSeconds would let a leaked key work for another day.
     throw new ApiError("invalid_request", {
       message: `There is ${noneNamed("member", other)}: the body takes graceSeconds.`,
     });

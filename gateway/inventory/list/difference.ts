@@ -62,18 +62,28 @@ export const fewChanges = 1_000;
 export async function renderDifference({ etag, parts, gone }: Difference): Promise<Body> {
   const pieces: Buffer[] = [];
   let text = `{"etag":${JSON.stringify(etag)},"changed":[`;
+  const endPiece = async () => {
+    pieces.push(Buffer.from(text, "latin1"));
+    text = "";
+    await nextTurn();
+  };
   let comma = "";
   for (const { chunk, indexes } of parts) {
     for (const at of indexes) {
       text += `${comma}${jsonAt(chunk, at).slice(0, -1)},"etag":${JSON.stringify(entryEtag(chunk.revisions[at]!))}}`;
       comma = ",";
     }
-    if (text.length < pieceLength) continue;
-    pieces.push(Buffer.from(text, "latin1"));
-    text = "";
-    await nextTurn();
+    if (text.length >= pieceLength) await endPiece();
   }
-  text += `],"removed":[${gone.join(",")}]}`;
+  text += `],"removed":[`;
+  for (let at = 0; at < gone.length; at += idsAtOnce) {
+    text += `${at === 0 ? "" : ","}${gone.slice(at, at + idsAtOnce)}`;
+    if (text.length >= pieceLength) await endPiece();
+  }
+  text += "]}";
   if (pieces.length === 0) return bodyOfText(text);
   return bodyOf([...pieces, Buffer.from(text, "latin1")]);
 }
+
+/** PetIds that are written in one step. */
+const idsAtOnce = 1_000;

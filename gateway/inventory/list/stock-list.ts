@@ -1,5 +1,4 @@
 /** The list of all stock, ready to be sent. */
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { StockChanges } from "../../../client/index.ts";
 import { invariant } from "../../../runtime/invariant.ts";
 import { SharedRead } from "../../../runtime/shared-read.ts";
@@ -8,8 +7,8 @@ import { forgetRemovals } from "./chunk.ts";
 import { editChunks } from "./chunks.ts";
 import { fewChanges, findDifference, maxAnswered, renderDifference } from "./difference.ts";
 import { Load, type StockSource } from "./load-list.ts";
+import { ServingQueue } from "./serving-queue.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
-import { Turns } from "./turns.ts";
 
 type Changes = Extract<StockChanges, { kind: "changes" }>;
 
@@ -38,14 +37,12 @@ export class StockList {
   #load = new Load();
   /** Removals by a revision up to this one may be missing from the list. */
   #floor = 0n;
-  /** The latest short difference. Readers that a change has woken mostly ask for the same one. */
-  #latest: { readonly name: string; readonly body: Body } | undefined;
   /**
    * Differences are made one after the other, because many may be asked for at once, and `PinnedBodies` counts each only
    * while it is sent. Long ones, which may be as large as the list, hold up no short ones.
    */
-  readonly #shortTurns: Turns;
-  readonly #longTurns: Turns;
+  readonly #shortDifferences: ServingQueue<Body | undefined>;
+  readonly #longDifferences: ServingQueue<Body>;
   /** The end of the latest check, Unix milliseconds. */
   #checkedAtMs = 0;
   #onChange: (petIds: readonly bigint[] | undefined) => void = () => {};
@@ -54,8 +51,8 @@ export class StockList {
   constructor(source: StockSource, timeoutMs: number) {
     this.#source = source;
     const late = () => new ApiError("timeout", { cause: new Error(lateCheck) });
-    this.#shortTurns = new Turns(timeoutMs);
-    this.#longTurns = new Turns(timeoutMs);
+    this.#shortDifferences = new ServingQueue(timeoutMs);
+    this.#longDifferences = new ServingQueue(timeoutMs);
     this.#checks = new SharedRead(() => this.#check(), { timeoutMs, late });
   }
 
@@ -84,38 +81,27 @@ export class StockList {
   }
 
   /**
-   * Makes the difference between the list at a revision and now, from memory, when its turn has come. To be called after
-   * `readFresh`.
+   * Makes the difference between the list at a revision and now, from memory. To be called after `readFresh`.
    *
    * @param since an `ETag` of the list
    * @returns what `renderDifference` makes
    * @throws ApiError changes_unavailable for a position of another epoch, of the future or below the floor, and for too
-   *   many changes; ApiError timeout; what the source throws
+   *   many changes; ApiError timeout
    */
   async changesSince(since: ListTag): Promise<Body> {
     const askedMs = performance.now();
-    const short = await this.#shortTurns.take(askedMs, () => this.#shortChangesSince(since));
-    return short ?? (await this.#longTurns.take(askedMs, () => this.#longChangesSince(since)));
-  }
-
-  /** @returns undefined for a long difference */
-  async #shortChangesSince(since: ListTag): Promise<Body | undefined> {
-    const snapshot = this.#snapshotSince(since);
-    const name = `${since.epoch} ${since.revision} ${snapshot.etag} ${this.#floor}`;
-    if (this.#latest?.name === name) return this.#latest.body;
-    await nextTurn(); // other requests come in between, and the reader before counts its body
-    const difference = findDifference(snapshot, since.revision, fewChanges);
-    if (!difference) return undefined;
-    const body = await renderDifference(difference);
-    this.#latest = { name, body };
-    return body;
-  }
-
-  async #longChangesSince(since: ListTag): Promise<Body> {
-    const snapshot = this.#snapshotSince(since);
-    const difference = findDifference(snapshot, since.revision, maxAnswered(snapshot));
-    if (!difference) throw new ApiError("changes_unavailable");
-    return await renderDifference(difference);
+    const name = `${since.epoch}-${since.revision}`;
+    const short = await this.#shortDifferences.serve(name, askedMs, async () => {
+      const difference = findDifference(this.#snapshotSince(since), since.revision, fewChanges);
+      return difference && (await renderDifference(difference));
+    });
+    if (short) return short;
+    return await this.#longDifferences.serve(name, askedMs, async () => {
+      const snapshot = this.#snapshotSince(since);
+      const difference = findDifference(snapshot, since.revision, maxAnswered(snapshot));
+      if (!difference) throw new ApiError("changes_unavailable");
+      return await renderDifference(difference);
+    });
   }
 
   /** The list, where it knows what has changed since. A reset has left none. @throws ApiError changes_unavailable */

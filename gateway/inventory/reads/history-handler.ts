@@ -8,7 +8,8 @@ import { readEntryTag, readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
 import { bodyOf } from "../list/snapshot.ts";
 import type { StockClient } from "../stock-client.ts";
-import { type ListInventoryOptions, sendBody } from "./read-handlers.ts";
+import type { ListInventoryOptions } from "./read-handlers.ts";
+import { sendBody } from "./send-body.ts";
 
 export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" | "pinnedBodies" | "stallTimeoutMs"> {
   readonly stock: Pick<StockClient, "history">;

@@ -75,7 +75,8 @@ export class LongPolls {
 
   /**
    * Holds a request with `Prefer: wait` until something of what it asks for changes. It also goes on at the end of its
-   * wait, and at `close`. Then its durations and deadlines begin, and `context.prefetched` is a new check.
+   * wait, when it is hurried, and at `close`. Then its durations and deadlines begin, and `context.prefetched` is a new
+   * check.
    *
    * @returns the header that says that the wait was granted; none for a request that asks for no wait or cannot be held
    * @throws ApiError when its caller has lost the key or was banned; what the check before the wait throws

@@ -1,32 +1,24 @@
 /** The handlers of the operations that read the inventory. */
-
-import type { IncomingMessage } from "node:http";
 import type { Request, RequestHandler, Response } from "express";
-import { minPetId, parsePetId } from "../../../proto/pet.ts";
 import type { Admission } from "../../admission/admission.ts";
-import { ApiError } from "../../http/api-error.ts";
-import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
+import { queryOf } from "../../http/request.ts";
 import { contextOf, hasWaited } from "../../http/request-context.ts";
-import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../../http/respond.ts";
+import { acceptsGzip, matchesEtag, writeJson } from "../../http/respond.ts";
 import { readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
 import { findEntry, type RenderedEntry } from "../list/chunks.ts";
-import { type PageRange, pageOf } from "../list/page.ts";
-import type { PinnedBodies } from "../list/pinned-bodies.ts";
+import { pageOf } from "../list/page.ts";
 import { type Body, bodyOfText, type Snapshot } from "../list/snapshot.ts";
-import { isAt, type ListTag, type StockList } from "../list/stock-list.ts";
+import { isAt, type StockList } from "../list/stock-list.ts";
 import { noEntry } from "../public-errors.ts";
 import type { LongPolls } from "./long-polls.ts";
-import { streamBody } from "./stream-body.ts";
+import { type ListSelection, readListSelection, readSince } from "./read-query.ts";
+import { pinBody, type SendBodyOptions, sendBody } from "./send-body.ts";
 
-export interface ListInventoryOptions {
+export interface ListInventoryOptions extends SendBodyOptions {
   readonly list: Pick<StockList, "readFresh">;
   /** Looks again at the key of a request that had to wait. */
   readonly admission: Pick<Admission, "reverifyCaller">;
-  /** Bounds the memory of versions that slow readers still read. */
-  readonly pinnedBodies: PinnedBodies;
-  /** Time that the reader of a long body gets in addition to what the least speed needs. */
-  readonly stallTimeoutMs: number;
 }
 
 export interface ReadInventoryOptions extends ListInventoryOptions {
@@ -132,101 +124,4 @@ function currentList(response: Response, list: Pick<StockList, "readFresh">): Pr
   const begun = context.prefetched as Promise<Snapshot> | undefined;
   context.prefetched = undefined; // a long response must not keep the list alive: what it sends is counted by `pinnedBodies`
   return begun ?? list.readFresh(context.arrivedMs);
-}
-
-/** Counts a body as pinned until its response has closed. */
-function pinBody(request: Request, response: Response, body: Body, pinnedBodies: PinnedBodies): void {
-  if (body.text !== undefined || request.method === "HEAD") return;
-  if (response.destroyed) return; // the client has left, and no event would release it
-  // The connection: in an app around the gateway, a response that waits for its turn there cannot be ended alone.
-  const cutOff = () => request.socket.destroy();
-  response.once("close", pinnedBodies.pin(body, contextOf(response).principal!.accountId, cutOff));
-}
-
-/** Answers 200 with a body. @returns a promise for a long one */
-export function sendBody(
-  request: Request,
-  response: Response,
-  body: Body,
-  headers: readonly string[],
-  { pinnedBodies, stallTimeoutMs }: Pick<ListInventoryOptions, "pinnedBodies" | "stallTimeoutMs">,
-): Promise<void> | undefined {
-  if (response.destroyed) return undefined;
-  pinBody(request, response, body, pinnedBodies);
-  response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);
-  if (request.method === "HEAD") response.end();
-  else if (body.text !== undefined) response.end(body.text, "latin1");
-  else return streamBody(response, body, { stallTimeoutMs });
-  return undefined;
-}
-
-/** A selection from the list: the entries with some petIds, or a page. */
-type ListSelection =
-  /** 1 to 100, in order, each once. */
-  | { readonly petIds: readonly bigint[]; readonly range?: undefined }
-  | { readonly petIds?: undefined; readonly range: PageRange };
-
-const maxPetIds = 100;
-const maxLimit = 10_000;
-
-/**
- * Reads `petIds`, or `limit` and `after`, of a query. Other parameters are ignored, as the document says.
- *
- * @returns undefined for the whole list
- * @throws ApiError invalid_request
- */
-function readListSelection(request: IncomingMessage): ListSelection | undefined {
-  if (!request.url!.includes("?")) return undefined;
-  const query = queryOf(request);
-  const petIds = queryValue(query, "petIds");
-  const limit = queryValue(query, "limit");
-  const after = queryValue(query, "after");
-  if (petIds !== undefined) {
-    if (limit === undefined && after === undefined) return { petIds: readPetIds(petIds) };
-    throw invalid("petIds excludes limit and after: entries by their petIds come in one answer.");
-  }
-  if (limit !== undefined)
-    return { range: { limit: readWholeNumber("limit", limit, maxLimit), after: readAfter(after) } };
-  if (after === undefined) return undefined;
-  throw invalid(`after needs a limit from 1 to ${maxLimit} beside it.`);
-}
-
-function readPetIds(text: string): bigint[] {
-  const petIds = new Set<bigint>();
-  for (const part of text.split(",")) {
-    const petId = parsePetId(part);
-    if (petId === undefined)
-      throw invalid("petIds must be int64s in decimal, comma-separated without blanks, as in petIds=42,1001.");
-    petIds.add(petId);
-  }
-  if (petIds.size > maxPetIds) throw invalid(`petIds may name at most ${maxPetIds} entries.`);
-  return [...petIds].sort((a, b) => (a < b ? -1 : 1));
-}
-
-function readAfter(text: string | undefined): bigint {
-  const after = text === undefined ? minPetId - 1n : parsePetId(text);
-  if (after !== undefined) return after;
-  throw invalid("after must be an int64 in decimal: the petId that the page begins after.");
-}
-
-function invalid(message: string): ApiError {
-  return new ApiError("invalid_request", { message });
-}
-
-/** What is between the quotes of the list's ETag, in either coding. */
-const listTag = /^(?<epoch>[\x21\x23-\x7e]{8})-(?<revision>0|[1-9]\d{0,18})(?:-gzip)?$/;
-
-/**
- * Reads `since` of a query: an ETag of the list, also one that a proxy has made weak, with or without its quotes.
- *
- * @throws ApiError invalid_request for none, several, and what is no ETag of the list
- */
-function readSince(query: URLSearchParams): ListTag {
-  const [since = "", ...others] = query.getAll("since");
-  const text = /^(?:W\/)?"(.*)"$/.exec(since)?.[1] ?? since;
-  const tag = others.length === 0 ? listTag.exec(text)?.groups : undefined;
-  if (tag) return { epoch: tag.epoch!, revision: BigInt(tag.revision!) };
-  throw new ApiError("invalid_request", {
-    message: "since must be one ETag of the list, percent-encoded, as in /inventory/changes?since=4f2c9a01-318.",
-  });
 }

@@ -147,8 +147,8 @@ function callerOf(
 }
 
 /**
- * Charges the entries that are sent with an Idempotency-Key, because each may leave a record. Which ones are repeats or fail is not
- * known yet.
+ * Charges the entries that are sent with an Idempotency-Key, because each may leave a record. It is not known yet which
+ * of them are repeats, and which will fail.
  *
  * @throws ApiError rate_limit_exceeded
  */

@@ -198,8 +198,8 @@ export interface InventoryItem {
 
 export interface ListInventoryRequest {
   /**
-   * When set, the list begins after this pet_id. The revision of the first page of the earlier stream goes on to be the
-   * one to follow the stock from, unless the epoch is another one: then the list has to begin from its start.
+   * When set, the list begins after this pet_id. Follow the stock from the revision of the first page of the earlier
+   * stream. When the epoch has become another one, list again from the start.
    */
   afterPetId?: bigint | undefined;
 }
@@ -360,7 +360,7 @@ export interface IdempotencyKey {
   key: string;
   /**
    * Tells a repeat from another request with the same key: equal for repeats. Up to 64 of A-Z a-z 0-9 _ . : - and by
-   * default made of each update, as UpdateInventory does.
+   * default made of each change, or of all changes together where they are all or nothing.
    */
   fingerprint: string;
 }

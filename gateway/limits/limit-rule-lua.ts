@@ -1,8 +1,8 @@
-/** The Lua script that counts the requests of accounts on Redis. */
-import { lengthsMs } from "./rule.ts";
+/** `charge` of `limit-rule.ts` in Lua, for Redis: the same rule said twice, which the test beside this file compares. */
+import { lengthsMs } from "./limit-rule.ts";
 
 /**
- * Merges the reports of one gateway about many accounts, as `charge` in `rule.ts` does for one. It goes by the clock
+ * Merges the reports of one gateway about many accounts, as `charge` in `limit-rule.ts` does for one. It goes by the clock
  * of Redis.
  *
  * KEYS: one for each account.

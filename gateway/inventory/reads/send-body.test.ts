@@ -3,7 +3,7 @@ import { createServer, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { suiteStack } from "../../../test/support/stack.ts";
 import { until } from "../../../test/support/until.ts";
-import { streamBody } from "./stream-body.ts";
+import { streamBody } from "./send-body.ts";
 
 const stack = suiteStack();
 const pieces = Array.from({ length: 64 }, () => Buffer.alloc(1024 * 1024));

@@ -1,6 +1,14 @@
 import fc from "fast-check";
+import {
+  type ChargeAnswer,
+  type CountReport,
+  charge,
+  indexAt,
+  type KeptCounts,
+  lengthsMs,
+  phaseOf,
+} from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
-import { type ChargeAnswer, type CountReport, charge, indexAt, type KeptCounts, lengthsMs, phaseOf } from "./rule.ts";
 import { quotaWindows, type WindowsNow } from "./windows.ts";
 
 const account = "acc_1";

@@ -1,4 +1,7 @@
-/** The rule of the limits that gateways share: windows by the clock, and counts that only grow; no clock, no I/O. */
+/**
+ * The rule of the limits that gateways share, in TypeScript: windows by the clock, and counts that only grow; no clock,
+ * no I/O. `limit-rule-lua.ts` says its `charge` again for Redis, and the test beside that file compares the two.
+ */
 import { crc32 } from "node:zlib";
 
 /** The lengths of the windows of an account in ms: a minute and a day. */
@@ -19,7 +22,7 @@ export function indexAt(nowMs: number, phaseMs: number, lengthMs: number): numbe
   return Math.floor((nowMs + phaseMs) / lengthMs);
 }
 
-/** What a gateway knows of one window of an account. The numbers only grow while the window runs. */
+/** What a gateway knows of one window of an account. All numbers but `alone` only grow while the window runs. */
 export interface Count {
   index: number;
   /** Requests that this gateway has admitted. */
@@ -94,7 +97,7 @@ export interface ChargeAnswer {
 
 /**
  * Merges a report into what Redis keeps and admits as many of the wanted requests as all windows have left.
- * `script.ts` does the same on Redis, step by step.
+ * Gateways run the same in Lua, on Redis (`limit-rule-lua.ts`); this form is for tests and simulations. Change both.
  *
  * A report may come twice, late, or to a Redis that has lost everything. Credit: requests that Redis charged to a
  * gateway but whose answer was lost. They are admitted first.
