@@ -80,7 +80,7 @@ export class HttpCaller {
 
   /** Writes an entry once. @returns whether that was acknowledged */
   async writeOnce(): Promise<boolean> {
-    const [change] = await this.#change([1], {});
+    const [change] = await this.#change([1]);
     return change!.attempts[0]!.outcome.kind === "done";
   }
 
@@ -124,23 +124,23 @@ export class HttpCaller {
       case "history":
         return this.#readHistory(random.chance(0.1) ? random.pick(movingPets) : this.#petId());
       case "set":
-        return void (await this.#change([this.#petId()], {}));
+        return void (await this.#change([this.#petId()]));
       case "leave":
-        return void (await this.#change([this.#petId()], {}, { leavesAfterMs: random.between(0, 30) }));
+        return void (await this.#change([this.#petId()], false, { leavesAfterMs: random.between(0, 30) }));
       case "setIfMatch": {
         const petId = this.#petId();
-        const tag = this.#entryTags.get(petId);
-        if (!tag) return this.#readEntry(petId, {});
-        return void (await this.#change([petId], { "if-match": `"${tag}"` }));
+        const expected = this.#knownRevision(petId);
+        if (expected === undefined) return this.#readEntry(petId, {});
+        return void (await this.#attempt(this.#updates([petId], { expected }), {}, false));
       }
       case "halfClose":
-        return void (await this.#change([this.#petId()], {}, { halfCloses: true }));
+        return void (await this.#change([this.#petId()], false, { halfCloses: true }));
       case "rotate":
         return this.#api.rotate();
       case "wrong":
         return this.#sendWrong(...random.pick(wrongRequests));
       case "bulk":
-        return void (await this.#change(this.#somePets(), {}, { isBulk: true }));
+        return void (await this.#change(this.#somePets(), true));
       case "keyed":
         return this.#keyed(this.#updates([this.#petId()]), false);
       case "keyedBulk":
@@ -154,7 +154,8 @@ export class HttpCaller {
     const { random, pets } = this.#world;
     return Array.from({ length: pets }, (_, i) => i + 1)
       .filter(() => random.chance(0.4))
-      .slice(0, 5);
+      .slice(0, 5)
+      .concat(random.chance(0.2) ? random.pick(movingPets) : []);
   }
 
   async #read(
@@ -194,7 +195,7 @@ export class HttpCaller {
   }
 
   async #readChanges(known: string, headers: Readonly<Record<string, string>>): Promise<void> {
-    const isOfFuture = this.#world.random.chance(0.02);
+    const isOfFuture = this.#world.random.chance(0.05);
     const since = isOfFuture ? known.replace(/\d+$/, (revision) => String(BigInt(revision) + 1_000n)) : known;
     await this.#read({ kind: "changes", since }, `/v1/inventory/changes?since=${since}`, headers);
   }
@@ -258,10 +259,16 @@ export class HttpCaller {
     const asked = petIds.map((petId): AskedChange => {
       const number = nextNumber();
       const quantity = random.chance(0.05) ? maxQuantity - number : number;
-      return { kind: "set", petId, quantity, reason: this.#reason(), ...more, attempts: [] };
+      const expected = random.chance(0.2) ? this.#knownRevision(petId) : undefined;
+      return { kind: "set", petId, quantity, expected, reason: this.#reason(), ...more, attempts: [] };
     });
     this.#world.changes.push(...asked);
     return asked;
+  }
+
+  #knownRevision(petId: number): bigint | undefined {
+    const tag = this.#entryTags.get(petId);
+    return tag ? BigInt(tag.slice(1)) : undefined;
   }
 
   /** Why a change is made, where a reason is given. */
@@ -295,14 +302,9 @@ export class HttpCaller {
   }
 
   /** Sends updates of these entries. @returns what became of them */
-  async #change(
-    petIds: readonly number[],
-    headers: Readonly<Record<string, string>>,
-    { isBulk = false, ...way }: { readonly isBulk?: boolean } & Leaving = {},
-  ): Promise<readonly AskedChange[]> {
-    const expected = headers["if-match"] === undefined ? undefined : BigInt(headers["if-match"].slice(2, -1));
-    const asked = this.#updates(petIds, { expected });
-    if (asked.length > 0) await this.#attempt(asked, headers, isBulk, way);
+  async #change(petIds: readonly number[], isBulk = false, way: Leaving = {}): Promise<readonly AskedChange[]> {
+    const asked = this.#updates(petIds);
+    if (asked.length > 0) await this.#attempt(asked, {}, isBulk, way);
     return asked;
   }
 
@@ -330,7 +332,10 @@ export class HttpCaller {
     const bodyDelayMs = random.chance(0.03) ? random.between(1, 3_000) : 0;
     const all = { ...headers, "content-type": "application/json", "x-request-id": requestId };
     const isAdjustment = first.kind === "adjust";
-    const bodies = asked.map(({ petId, quantity, delta, reason }) => ({ petId, quantity, delta, reason }));
+    const bodies = asked.map(({ petId, quantity, delta, reason, expected }) => {
+      return { petId, quantity, delta, reason, ifMatch: expected === undefined ? undefined : `"r${expected}"` };
+    });
+    const { ifMatch } = bodies[0]!;
     const request =
       isBulk || isAdjustment
         ? {
@@ -345,7 +350,9 @@ export class HttpCaller {
           };
     const { timeoutMs, keyedTimeoutMs } = this.#world;
     const limitMs = bodyDelayMs + (headers["idempotency-key"] ? Math.max(keyedTimeoutMs, timeoutMs) : timeoutMs);
-    const answer = await this.#api.send({ ...request, headers: all, bodyDelayMs, ...way }, limitMs);
+    const conditions = request.method === "PATCH" && ifMatch !== undefined ? { "if-match": ifMatch } : {};
+    const sent = { ...request, headers: { ...all, ...conditions }, bodyDelayMs, ...way };
+    const answer = await this.#api.send(sent, limitMs);
     const results = typeof answer !== "string" && answer.status === 200 ? [JSON.parse(answer.body)].flat() : [];
     for (const [i, attempt] of attempts.entries()) {
       attempt.returnMs = nowMs();
