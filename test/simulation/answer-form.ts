@@ -6,20 +6,57 @@ interface Answer {
   readonly body: string;
 }
 
-const labels = ["x-request-id", "ratelimit", "ratelimit-policy"];
+const labels = [
+  "x-request-id",
+  "x-ratelimit-limit",
+  "x-ratelimit-remaining",
+  "x-ratelimit-reset",
+  "ratelimit",
+  "ratelimit-policy",
+];
+
+/** What answers of a status have beside their labels. */
+const headersByStatus: Readonly<Record<number, readonly string[]>> = {
+  304: ["etag", "cache-control"],
+  401: ["www-authenticate"],
+  403: ["www-authenticate"],
+  405: ["allow"],
+  429: ["retry-after"],
+};
 
 /** @returns what an answer lacks of its labels and, for an error, of the shape of one; nothing for a good answer */
 export function formFaults({ status, headers, body }: Answer): string[] {
-  const faults = labels.filter((name) => headers[name] === undefined).map((name) => `${status} without ${name}`);
+  const wanted = [...labels, ...(headersByStatus[status] ?? [])];
+  const faults = wanted.filter((name) => headers[name] === undefined).map((name) => `${status} without ${name}`);
   if (status === 500) faults.push(`500 ${body}`);
-  else if (status >= 400 && membersOf(body) !== "code,message,status") faults.push(`${status} with ${body}`);
-  return faults;
+  else if (status >= 400 && !isError(body, status)) faults.push(`${status} with ${body}`);
+  if (status >= 400 && headers["cache-control"] !== "no-store") faults.push(`${status} that a cache may keep`);
+  const isGzip = headers["content-encoding"] === "gzip";
+  if (isGzip && !String(headers.etag).endsWith('-gzip"')) faults.push("gzip with the ETag of the plain body");
+  return faults.length > 0 ? faults : limitFaults(status, headers);
 }
 
-function membersOf(body: string): string {
+function isError(body: string, status: number): boolean {
   try {
-    return Object.keys(JSON.parse(body)).sort().join();
+    const error: unknown = JSON.parse(body);
+    return Object.keys(error!).sort().join() === "code,message,status" && (error as Answer).status === status;
   } catch {
-    return "";
+    return false;
   }
+}
+
+/** @returns why the limit headers do not agree with each other, and with `Retry-After` */
+function limitFaults(status: number, headers: Answer["headers"]): string[] {
+  const textOf = (name: string) => String(headers[name]);
+  const quotas = [...textOf("ratelimit-policy").matchAll(/"([\w-]+)";q=(\d+);w=\d+/g)];
+  const windows = [...textOf("ratelimit").matchAll(/"([\w-]+)";r=(\d+);t=(\d+)/g)];
+  const binding = windows.find(([, name, left, seconds]) => {
+    if (status === 429 && (left !== "0" || seconds !== textOf("retry-after"))) return false;
+    const quota = quotas.find(([, other]) => other === name)?.[2];
+    return quota === textOf("x-ratelimit-limit") && left === textOf("x-ratelimit-remaining");
+  });
+  const isTime = /^\d{10}$/.test(textOf("x-ratelimit-reset")); // Unix seconds
+  if (binding && isTime && quotas.length === windows.length) return [];
+  const shown = [...labels.slice(1), "retry-after"].map((name) => `${name}: ${headers[name]}`);
+  return [`${status} with limits that do not agree: ${shown.join(", ")}`];
 }

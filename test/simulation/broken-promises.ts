@@ -319,4 +319,40 @@ export const plantedFaults: readonly PlantedFault[] = [
     find: "  return Math.max(historyDays * 24 * hourMs, repeatsKeptMs);",
     replace: "  return 5_000;",
   },
+  {
+    promise: 2,
+    what: "a part of the list begins one entry too late",
+    file: "inventory-svc/stock/list-feed.ts",
+    find: "from = rows.at(-1)?.petId;",
+    replace: "from = (rows.at(-1)?.petId ?? 0n) + 1n;",
+  },
+  {
+    promise: 2,
+    what: "a watch is not told of a reset",
+    file: "inventory-svc/rpc/handlers.ts",
+    find: 'if (page.kind === "reset") return yield { ...position, items: [], reset: true };',
+    replace: 'if (page.kind === "reset") return;',
+  },
+  {
+    promise: 2,
+    what: "the floor of forgotten removals is not looked at",
+    file: "gateway/inventory/list/stock-list.ts",
+    find: "    if (!knows || revision < this.#floor) throw",
+    replace: "    if (!knows) throw",
+  },
+  {
+    promise: 7,
+    what: "Retry-After is not the time that the limit headers tell",
+    file: "gateway/limits/windows.ts",
+    find: "  return String(secondsUntil(bindingWindow(states).resetAtMs, nowMs));",
+    replace: "  return String(10 * secondsUntil(bindingWindow(states).resetAtMs, nowMs));",
+  },
+  {
+    promise: 9,
+    what: "a repeat shows the present quantity",
+    file: "inventory-svc/stock/decide-changes.ts",
+    find: '    if (first) return { kind: "replayed", item: first.item };',
+    replace:
+      '    if (first) return { kind: "replayed", item: { ...first.item, quantity: this.#rows.get(change.petId)!.quantity } };',
+  },
 ];

@@ -2,23 +2,28 @@
 import { createInventoryClient } from "../../client/client.ts";
 import { InventoryError } from "../../client/index.ts";
 import type { Item, Position } from "../../proto/pet.ts";
-import { type CallerWorld, movingPets, nextNumber } from "./callers.ts";
+import { type CallerWorld, movingPets, nextNumber } from "./caller-world.ts";
 import { meet } from "./events.ts";
 import type { AskedChange, Attempt } from "./oracle.ts";
 import { Host, note, nowMs, runIn } from "./virtual-time.ts";
 
-/** Follows the stock with the product's own client, and notes what it is told as reads of changes. */
+/**
+ * Follows the stock with the product's own client, and notes what it is told as reads of changes. It ends when the run is
+ * over and it has been told of everything.
+ */
 export async function runWatch(name: string, world: CallerWorld): Promise<void> {
-  const { reads, isOver } = world;
+  const { reads, isOver, latest } = world;
   const host = new Host(name);
   await runIn(host, async () => {
     const client = createInventoryClient({ address: "services" });
     const ended = new AbortController();
-    const look = () => (isOver() ? ended.abort() : setTimeout(look, 100));
+    let position: Position | undefined;
+    const isTold = () => position !== undefined && tagOf(position) === tagOf(latest());
+    const look = () => (isOver() && isTold() ? ended.abort() : setTimeout(look, 100));
     look();
     try {
-      while (!isOver()) {
-        let position: Position | undefined;
+      while (!ended.signal.aborted) {
+        position = undefined;
         try {
           for await (const page of client.list()) position ??= page.position;
         } catch {
@@ -51,8 +56,9 @@ const tagOf = ({ epoch, revision }: Position) => `${epoch.slice(0, 8)}-${revisio
 const internalKinds = {
   adjust: 4,
   adjustMany: 3,
-  create: 1,
-  remove: 1,
+  create: 2,
+  remove: 2,
+  set: 2,
   status: 2,
   get: 2,
   getMany: 1,
@@ -62,9 +68,9 @@ const internalKinds = {
 /** An internal caller, with the product's own client. */
 export async function runInternalCaller(name: string, world: CallerWorld): Promise<Host> {
   const host = new Host(name);
-  const { random, changes, pets, pauseMs, isOver } = world;
+  const { random, changes, pets, pauseMs, isOver, timeoutMs } = world;
   await runIn(host, async () => {
-    const client = createInventoryClient({ address: "services" });
+    const client = createInventoryClient({ address: "services", timeoutMs });
     const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
     /** Notes an attempt at changes that are made together. @returns how it has ended */
     const attempt = async (asked: readonly AskedChange[], work: () => Promise<readonly Changed[]>) => {
@@ -136,13 +142,18 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
           const remove = async () => [{ revision: await client.remove(BigInt(moving)) }];
           return void (await attempt([ask({ kind, petId: moving })], remove));
         }
+        case "set": {
+          const quantity = nextNumber();
+          const set = async () => [toChanged(await client.update({ petId: BigInt(petId), quantity }))];
+          return void (await attempt([ask({ kind, petId, quantity })], set));
+        }
         case "status": {
           const status = random.pick(["available", "pending", "sold"] as const);
           const set = async () => [toChanged(await client.setStatus({ petId: BigInt(petId), status }))];
           return void (await attempt([ask({ kind, petId, status })], set));
         }
         default:
-          return readInternally(kind, petId, client, world);
+          return readInternally(kind, random.chance(0.5) ? petId : moving, client, world);
       }
     };
     while (!isOver()) {
@@ -163,7 +174,12 @@ const toChanged = ({ revision, quantity, status }: Item): Changed => ({ revision
 const toBody = ({ petId, quantity, status }: Item) => ({ petId: Number(petId), quantity, status });
 const toText = (_: string, value: unknown) => (typeof value === "bigint" ? String(value) : value);
 
-async function readInternally(kind: "get" | "getMany" | "list", petId: number, client: Client, { reads }: CallerWorld) {
+async function readInternally(
+  kind: "get" | "getMany" | "list",
+  petId: number,
+  client: Client,
+  { reads, fail }: CallerWorld,
+) {
   const callMs = nowMs();
   const entry = { kind: "entry", callMs } as const;
   const show = (item: Item) => {
@@ -175,9 +191,11 @@ async function readInternally(kind: "get" | "getMany" | "list", petId: number, c
   try {
     if (kind === "get") show(await client.get(BigInt(petId)));
     else if (kind === "getMany") {
-      const { items, missing } = await client.getMany([BigInt(petId), 1n]);
+      const petIds = [...new Set([petId, 1, ...movingPets])];
+      const { items, missing } = await client.getMany(petIds.map(BigInt));
       items.forEach(show);
       for (const one of missing) miss(Number(one));
+      if (items.length + missing.length !== petIds.length) fail(`of ${petIds} it got ${items.length + missing.length}`);
     } else
       for await (const { items } of client.list()) {
         meet("a page of the list");

@@ -1,5 +1,5 @@
 /** Judges the limits of an account by what became of its requests. */
-import type { LimitedRequest } from "./callers.ts";
+import type { LimitedRequest } from "./caller-world.ts";
 
 export interface LimitRules {
   /** Requests in a minute. */
@@ -15,6 +15,16 @@ export interface LimitRules {
 
 const minuteMs = 60_000;
 
+/** So many refusals bring a ban, which lasts so long the first time. */
+const refusalsOfBan = 30;
+const firstBanSeconds = 300;
+
+/** By then each gateway has refused something, and counts what it refuses. */
+const tellingMs = 3_000;
+
+/** Refusals that none counts, within a second after the begin of a minute. */
+const uncounted = 40;
+
 /** @returns what contradicts the limits */
 export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRules): string[] {
   const { limit, unixMs, phaseMs, alone, faults } = rules;
@@ -23,8 +33,7 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
   const violations: string[] = [];
   const admitted = new Map<number, number>();
   const perhaps = new Map<number, number>();
-  let refusals = 0;
-  for (const { callMs, returnMs, status, code } of requests) {
+  for (const { callMs, returnMs, status, code, left } of requests) {
     const window = windowOf(callMs);
     const isSure = window === windowOf(returnMs);
     const count = (counts: Map<number, number>, place: number) => counts.set(place, (counts.get(place) ?? 0) + 1);
@@ -33,14 +42,33 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
         const most = (admitted.get(window) ?? 0) + (perhaps.get(window) ?? 0);
         if (most < limit) violations.push(`a request of ${callMs.toFixed(0)} got 429 after ${most} of ${limit}`);
       }
-      if (code === "api_key_banned" && refusals < 30) violations.push(`a ban after ${refusals} refusals`);
-      refusals += 1;
-    } else if (isSure && status !== 0 && status !== 503) count(admitted, window);
-    else for (const place of new Set([window, windowOf(returnMs)])) count(perhaps, place);
+    } else if (isSure && status !== 0 && status !== 503) {
+      count(admitted, window);
+      const least = admitted.get(window)!;
+      const most = least + (perhaps.get(window) ?? 0);
+      if (isExact && status === 200 && (left > limit - least || left < limit - most)) {
+        violations.push(`a request of ${callMs.toFixed(0)} left ${left} after ${most} of ${limit}`);
+      }
+    } else for (const place of new Set([window, windowOf(returnMs)])) count(perhaps, place);
   }
   const most = limit * (1 + faults) + alone; // shares are rounded up
   for (const [, count] of admitted) {
     if (count > most) violations.push(`${count} requests of a minute were admitted, more than ${most}`);
   }
-  return violations;
+  return [...violations, ...judgeBans(requests, rules)];
+}
+
+/** @returns what contradicts the bans, which come after many refusals, and only then */
+function judgeBans(requests: readonly LimitedRequest[], { alone, faults }: LimitRules): string[] {
+  const refusals = requests.filter(({ code }) => code === "rate_limit_exceeded");
+  const bans = requests.filter(({ code }) => code === "api_key_banned");
+  const early = refusals.filter(({ callMs }) => bans.every((ban) => callMs < ban.callMs)).length;
+  const violations = bans.length > 0 && early < refusalsOfBan ? [`a ban after ${early} refusals`] : [];
+  if (faults > 0) return violations;
+  for (const { waitSeconds } of bans) {
+    if (waitSeconds < firstBanSeconds - minuteMs / 1_000) violations.push(`a ban for ${waitSeconds} s`);
+  }
+  const counted = refusals.filter(({ callMs }) => callMs > refusals[0]!.callMs + tellingMs).length;
+  const most = refusalsOfBan * Math.max(alone, 1) + uncounted;
+  return counted > most ? [...violations, `no ban after ${counted} refusals`] : violations;
 }

@@ -46,7 +46,7 @@ function goodHistory(random: Random, operations = 60) {
   for (let i = 0; i < operations; i++) {
     const petId = random.pick(petIds);
     const kind = random.pick(["set", "adjust", "list", "entry"] as const);
-    if (kind === "set") make([{ kind, petId, quantity: 1_000 + i }]);
+    if (kind === "set") make([{ kind, petId, quantity: 10_000 * (i + 1) }]);
     else if (kind === "adjust") {
       make([
         { kind, petId, delta: 7 },
@@ -96,6 +96,32 @@ const damages: Readonly<Record<string, Damage>> = {
     const rows = commits[at]!.rows.map((one, i) => ({ ...one, revision: last.revision + 1n + BigInt(i) }));
     const again = { ...last, atMs: last.atMs + 50, revision: rows.at(-1)!.revision, rows };
     return { commits: [...commits, again], changes, reads };
+  },
+  "an answer shows what the entry never was": ({ changes, ...rest }, random) => {
+    const { attempts } = random.pick(changes);
+    const { outcome } = attempts[0]!;
+    attempts[0]!.outcome = { ...(outcome as Extract<typeof outcome, { kind: "done" }>), status: "sold" };
+    return { ...rest, changes };
+  },
+  "a revision changes nothing": ({ commits, ...rest }) => {
+    const last = commits.at(-1)!;
+    const rows = [{ ...last.rows[0]!, revision: last.revision + 1n }];
+    return { ...rest, commits: [...commits, { ...last, atMs: last.atMs + 50, revision: last.revision + 1n, rows }] };
+  },
+  "removals are forgotten too early": ({ commits, reads, ...rest }) => {
+    const since = `${epoch.slice(0, 8)}-${commits[1]!.revision}`;
+    const { atMs } = commits.at(-1)!;
+    const refused = {
+      kind: "changes",
+      since,
+      callMs: atMs,
+      returnMs: atMs + 1,
+      status: 410,
+      tag: "",
+      body: undefined,
+    } as const;
+    const floors = [{ atMs, revision: commits[1]!.revision }];
+    return { ...rest, commits, floors, reads: [...reads, refused] };
   },
   "an adjustment is made by half": ({ commits, changes, reads }, random) => {
     const { group = [] } = random.pick(changes.filter(({ group = [] }) => group.length === 2));

@@ -6,6 +6,7 @@
  * of an entry has to be the effect of exactly one change that was asked for.
  */
 
+import { historyFault } from "./history-oracle.ts";
 import { refusals } from "./refusal-oracle.ts";
 
 export interface Version {
@@ -34,6 +35,8 @@ export interface AskedChange {
   readonly delta?: number | undefined;
   readonly status?: string | undefined;
   readonly expected?: bigint | undefined;
+  /** Why, for the history. */
+  readonly reason?: string | undefined;
   /** The change whose key it has, too: when that was made, this one must not be. */
   readonly reuses?: AskedChange | undefined;
   /** The changes that are made with it, all or none. */
@@ -74,37 +77,13 @@ export interface History {
   readonly commits: readonly Commit[];
   readonly changes: readonly AskedChange[];
   readonly reads: readonly Read[];
+  /** When removals up to a revision began to be forgotten; none where they are kept. */
+  readonly floors?: readonly { readonly atMs: number; readonly revision: bigint }[];
 }
 
 /** @returns what contradicts the promises; nothing for a good history */
-export function judge({ commits, changes, reads }: History): string[] {
-  return new Judge(commits, changes, reads).violations;
-}
-
-/** How late a change may wake a request that waits for it. */
-const wakeMs = 1_200;
-
-/** @returns the requests that a change has not woken in time, in a run without faults */
-export function judgeWaits({ commits, reads }: History): string[] {
-  return reads.flatMap(({ kind, callMs, returnMs, waitMs = 0, petIds, tag, status }) => {
-    if (waitMs === 0) return [];
-    const change = commits.find(({ atMs, rows }) => {
-      return atMs > callMs + wakeMs && rows.some(({ petId }) => kind !== "entry" || petId === petIds![0]);
-    });
-    if (!change || returnMs < change.atMs + wakeMs) return [];
-    return [
-      `${kind} of ${callMs.toFixed(0)} waited until ${returnMs.toFixed(0)} for ${status} ${tag}, past a change at ${change.atMs.toFixed(0)}`,
-    ];
-  });
-}
-
-/** A change of an entry as the API shows it. */
-interface PastChange {
-  readonly etag: string;
-  readonly quantityBefore: number | null;
-  readonly quantityAfter: number | null;
-  readonly statusBefore: string | null;
-  readonly statusAfter: string | null;
+export function judge(history: History): string[] {
+  return new Judge(history).violations;
 }
 
 interface Placed extends Version {
@@ -116,6 +95,7 @@ class Judge {
   readonly violations: string[] = [];
   readonly #commits: readonly Commit[];
   readonly #restoresMs: readonly number[];
+  readonly #floors: NonNullable<History["floors"]>;
   readonly #byTag = new Map<string, number>();
   readonly #states = new Map<number, Placed[]>();
   /** The same states by petId and revision. */
@@ -123,8 +103,9 @@ class Judge {
   /** Answers by the time of their return: what was known from then on. */
   readonly #known: { readonly returnMs: number; readonly at: number }[] = [];
 
-  constructor(commits: readonly Commit[], changes: readonly AskedChange[], reads: readonly Read[]) {
+  constructor({ commits, changes, reads, floors = [] }: History) {
     this.#commits = commits;
+    this.#floors = floors;
     this.#restoresMs = commits.flatMap(({ isRestore, atMs }) => (isRestore ? atMs : []));
     for (const [at, { epoch, revision, rows, isRestore }] of commits.entries()) {
       const tag = `${epoch.slice(0, 8)}-${revision}`;
@@ -225,39 +206,29 @@ class Judge {
   }
 
   /** @returns why the changes of an entry, the newest first, are not those that have made its states */
-  #historyFault({ body, petIds }: Read, from: number, to: number): string | undefined {
+  #historyFault(read: Read, from: number, to: number): string | undefined {
     if (this.#commits.slice(from + 1, to + 1).some(({ isRestore }) => isRestore)) return undefined;
-    const { changes } = body as { readonly changes: readonly PastChange[] };
-    const states = this.#states.get(petIds![0]!)!;
-    const newest = changes[0] ? BigInt(changes[0].etag.slice(2, -1)) : 0n;
-    const known = states.findLast(({ at }) => at <= from)!;
-    if (newest < known.revision) return `nothing of r${known.revision}, which was known before`;
-    for (const [i, { etag, quantityAfter, statusAfter }] of changes.entries()) {
-      const revision = BigInt(etag.slice(2, -1));
-      const state = states.find((one) => one.revision === revision);
-      if (state && (state.quantity !== quantityAfter || state.status !== statusAfter)) return `another r${revision}`;
-      const next = changes[i - 1];
-      if (next && (next.quantityBefore !== quantityAfter || next.statusBefore !== statusAfter)) {
-        return `${next.etag} does not follow ${etag}`;
-      }
-    }
-    return undefined;
+    const states = this.#states.get(read.petIds![0]!) ?? [];
+    return historyFault(read, states, states.findLast(({ at }) => at <= from)?.revision ?? 0n);
   }
 
   /** @returns why the answer about all entries, or some, is not that of its state, or the state not one of that time */
-  #listFault({ kind, status, tag, body, petIds, since }: Read, from: number, to: number): string | undefined {
+  #listFault({ kind, status, tag, body, petIds, since, returnMs }: Read, from: number, to: number): string | undefined {
     if (status === 410) {
       const epochs = this.#commits.slice(from, to + 1).map(({ epoch }) => epoch.slice(0, 8));
-      return epochs.every((epoch) => since!.startsWith(epoch)) && this.#byTag.has(since!)
-        ? "no reason for 410"
-        : undefined;
+      const isOfEpoch = epochs.every((epoch) => since!.startsWith(epoch)) && this.#byTag.has(since!);
+      return isOfEpoch && revisionIn(since!) >= this.#floorAt(returnMs) ? "no reason for 410" : undefined;
     }
     const at = this.#byTag.get(tag);
     if (at === undefined) return "there was no such state";
     if (at < from && kind !== "watch") return `older than ${this.#tagOf(from)}, which was known before`;
     if (at > to) return `newer than ${this.#tagOf(to)}, the latest commit`;
     if (status === 304) return undefined;
-    if (kind === "changes" || kind === "watch") return difference(body, this.#changesBetween(since!, at));
+    if (kind === "changes" || kind === "watch") {
+      const known = this.#byTag.get(since!);
+      const isPast = known !== undefined && known <= at && since!.split("-")[0] === tag.split("-")[0];
+      return isPast ? difference(body, this.#changesBetween(since!, at)) : "changes since what is not its past";
+    }
     const all = [...this.#states.keys()].sort((a, b) => a - b);
     const asked = kind === "list" ? all : all.filter((petId) => petIds!.includes(petId));
     const present = asked.flatMap((petId) => this.#stateOf(petId, at) ?? []);
@@ -266,7 +237,7 @@ class Judge {
 
   /** The body that tells what has changed between a tag and a state. */
   #changesBetween(since: string, at: number): object {
-    const after = BigInt(since.slice(since.indexOf("-") + 1));
+    const after = revisionIn(since);
     const latest = [...this.#states.keys()].flatMap((petId) => this.#latestOf(petId, at) ?? []);
     const changed = latest.filter(({ revision }) => revision > after).sort((a, b) => a.petId - b.petId);
     return {
@@ -276,6 +247,11 @@ class Judge {
         .map((state) => ({ ...render(state), etag: `"r${state.revision}"` })),
       removed: changed.filter(({ removed }) => removed).map(({ petId }) => petId),
     };
+  }
+
+  /** Removals up to this revision may be forgotten by then. */
+  #floorAt(timeMs: number): bigint {
+    return this.#floors.findLast(({ atMs }) => atMs <= timeMs)?.revision ?? 0n;
   }
 
   #tagOf(at: number): string {
@@ -300,6 +276,8 @@ class Judge {
         const { isRestore, atMs } = this.#commits[state.at]!;
         if (state.at === 0 || isRestore) continue;
         const before = states[i - 1];
+        if (before && isSame(before, state) && !this.#hidesStates(state.at))
+          this.#fail(`entry ${petId} is as it was at ${state.revision}`);
         const claimed = claims.get(`${petId} ${state.revision}`);
         if (claimed && this.#judgeEffect(claimed, state, before)) continue;
         const era = this.#eraAt(atMs);
@@ -367,7 +345,7 @@ class Judge {
     let first: { readonly revision: bigint; readonly era: number } | undefined;
     for (const { callMs, returnMs, outcome } of change.attempts) {
       if (outcome.kind !== "done") continue;
-      const { revision, quantity } = outcome;
+      const { revision, quantity, status } = outcome;
       const what = `${change.kind} of ${change.petId} at ${callMs.toFixed(0)}, acknowledged as ${revision}`;
       if (first && revision !== first.revision && this.#eraAt(returnMs) === first.era)
         this.#fail(`${what}: a repeat of what got ${first.revision}`);
@@ -382,6 +360,10 @@ class Judge {
       // Of two states within a commit only the later one is left.
       const state = this.#latestOf(change.petId, at);
       if (state?.at !== at || state.revision < revision) this.#fail(`${what}: it is not there`);
+      else if (state.revision === revision && quantity !== undefined) {
+        const isShown = quantity === state.quantity && (status ?? state.status) === state.status;
+        if (!isShown) this.#fail(`${what}: with ${quantity} ${status}, not ${state.quantity} ${state.status}`);
+      }
       const name = `${change.petId} ${revision}`;
       if (!claims.get(name)?.includes(change)) add(claims, name, change);
     }
@@ -465,6 +447,16 @@ function hasEffect(change: AskedChange, before: Version | undefined, after: Vers
     case "status":
       return wasThere && !after.removed && after.status === change.status && after.quantity === before.quantity;
   }
+}
+
+/** Whether two states of an entry differ in nothing but their revision. */
+function isSame(a: Version, b: Version): boolean {
+  return a.quantity === b.quantity && a.status === b.status && a.removed === b.removed;
+}
+
+/** The revision in a tag of the list. */
+function revisionIn(tag: string): bigint {
+  return BigInt(tag.slice(tag.indexOf("-") + 1));
 }
 
 function render({ petId, quantity, status }: Version) {

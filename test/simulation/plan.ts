@@ -22,6 +22,7 @@ export const faultKinds = {
   "hold database to service": 3,
   "cut service and database": 2,
   "hold gateway and keys": 1,
+  "slow keys to gateway": 1,
   "take back commits": 2,
   "lose sessions before COMMIT": 3,
   "lose sessions after COMMIT": 3,
@@ -121,10 +122,17 @@ export function planOf(seed: number): Plan {
 function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Plan> {
   switch (seed % 8) {
     case 0: {
-      // A revocation, and more than the time that it may take; for some gateways without the keys' database.
-      const revocation = faultOf(random, "revoke a key", random.between(300, 3_000), 0);
-      const away = seed % 16 === 0 ? [] : [faultOf(random, "hold gateway and keys", revocation.atMs + 500, 11_500)];
-      return { endMs: 16_000, pauseMs: 100 * callers, faults: [revocation, ...away, ...faults] };
+      // A revocation, and more than the time that it may take; for some gateways the answers of the keys' database come
+      // late, or none comes and the stock's database holds up requests.
+      const revocation = faultOf(random, "revoke a key", random.between(1_500, 3_500), 0);
+      const of = (kind: FaultKind, afterMs: number, forMs: number) =>
+        faultOf(random, kind, revocation.atMs + afterMs, forMs);
+      const away =
+        seed % 16 === 0
+          ? [of("slow keys to gateway", -1_200, 8_000)]
+          : [of("hold gateway and keys", 500, 11_500), of("freeze the stock's database", 5_500, 4_900)];
+      const times = { endMs: 16_000, pauseMs: 100 * callers, timeoutMs: 5_000 };
+      return { ...times, faults: [revocation, ...away, ...faults.slice(0, 4)] };
     }
     case 1: {
       // A service freezes for long while it writes, over a slow way to the database.
@@ -133,9 +141,12 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const dense = { services: 2, latencyMs: 0.6, pauseMs: 15 * callers };
       return { ...dense, endMs: 4_000, silenceMs: 1_000, faults: [slow, frozen] };
     }
-    case 2:
-      // Many questions under way while streams and connections end, of which no caller may notice anything.
-      return { callers: 5, endMs: 7_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2, faults: [] };
+    case 2: {
+      // Many questions under way while streams, connections or a service end, of which no caller may notice anything.
+      const dense = { callers: 5, endMs: 7_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2 };
+      const replacement = faultOf(random, "replace a service", random.between(300, 3_000), 0);
+      return { ...dense, faults: seed % 16 < 8 ? [] : [replacement] };
+    }
     case 3: {
       // Streams end while their service is frozen, or waits for its database, and many questions are under way on them.
       const kind = seed % 16 < 8 ? "freeze a service" : "slow service to database";

@@ -1,5 +1,5 @@
 /** The processes of a run: gateways and services as their composition roots make them, without ports and settings. */
-
+import { setTimeout } from "node:timers/promises";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/gateway.ts";
 import { proxyTest } from "../../gateway/http/client-address.ts";
@@ -27,7 +27,7 @@ export interface SimulatedProcess {
   readonly host: Host;
   /** Whether balancers send it requests. */
   isReady: boolean;
-  /** Drains and ends it, as SIGTERM does. @returns the other ends of the connections that it leaves behind */
+  /** Drains and ends it, as SIGTERM does. @returns what it leaves behind: the other ends of connections, and work */
   stop(): Promise<readonly string[]>;
 }
 
@@ -73,19 +73,21 @@ export function startService(
       onWritten: () => {},
     });
     const draining = new AbortController();
+    let forgetting: Promise<void> | undefined;
     const handlers = inventoryHandlers({
-      store,
+      store: smallPages(store),
       history: new StockHistory(db),
       keepsHistory: true,
       callerOf: callerOf(new Map()),
       commits,
       feed: new ChangeFeed((from) => store.changesAfter(from, entriesPerMessage)),
-      lists: new ListFeed(store, entriesPerMessage),
+      lists: new ListFeed(store, fewEntries),
       draining: draining.signal,
       onCall: () => {},
     });
     const server = new RpcServer(network, name, handlers);
     server.listen(maxConnectionAgeMs, connectionGraceMs);
+    const retention = new Retention(db);
     let stopCleanup: (() => Promise<void>) | undefined;
     const running: SimulatedProcess = {
       host,
@@ -93,29 +95,55 @@ export function startService(
       stop: () =>
         runIn(host, async () => {
           running.isReady = false;
-          await pauseIn(drainDelayMs);
+          await setTimeout(drainDelayMs);
           draining.abort();
           await server.close(20_000);
           await commits.drain();
           await stopCleanup?.();
+          await forgetting;
           await db.destroy();
-          return end(network, host);
+          return [...end(network, host), ...(commits.queued > 0 ? ["changes in the queue"] : [])];
         }),
     };
     untilReady(() => store.ping(), log, draining.signal).then(
       () => {
         running.isReady = true;
         stopCleanup = startCleanup({
-          retention: new Retention(db),
+          retention,
           ledgerKeptMs: ledgerKeptMs(90),
           onError: () => {},
           onWait: () => {},
         });
+        forgetting = forgetAtOnce(store, retention, draining.signal);
       },
       () => {},
     );
     return running;
   });
+}
+
+/** A message has so few entries: no run has as many as a real one takes. */
+const fewEntries = 4;
+
+function smallPages(store: StockStore): Pick<StockStore, "get" | "getMany" | "changesAfter"> {
+  return {
+    get: (petId) => store.get(petId),
+    getMany: (petIds) => store.getMany(petIds),
+    changesAfter: (from, limit) => store.changesAfter(from, Math.min(limit, fewEntries)),
+  };
+}
+
+/** Forgets removals after a second, as a service does after a month. */
+async function forgetAtOnce(store: StockStore, retention: Retention, stopped: AbortSignal): Promise<void> {
+  const forget = async () => {
+    await retention.noteTime(1_000);
+    await retention.forgetRemovals(1_000, fewEntries);
+  };
+  for (let seen = 0n; !stopped.aborted; await setTimeout(1_400, undefined, { signal: stopped }).catch(() => {})) {
+    if (seen === store.lastRevision) continue; // nothing is new: at rest it costs nothing
+    seen = store.lastRevision;
+    await forget().catch(() => {});
+  }
 }
 
 export interface GatewaySettings {
@@ -162,11 +190,14 @@ export function startGateway(network: Network, name: string, settings: GatewaySe
           running.isReady = false;
           publicServer.endConnections();
           gateway.endWaits();
-          await pauseIn(drainDelayMs);
+          await setTimeout(drainDelayMs);
           network.unlisten(name, host);
           await Promise.all([publicServer.close(), gateway.saveUse()]);
+          const { value: held } = (await gateway.metrics.getSingleMetric("gateway_held_requests")!.get()).values[0]!;
+          const { value: sent } = (await gateway.metrics.getSingleMetric("gateway_updates_in_flight")!.get())
+            .values[0]!;
           await gateway.close();
-          return end(network, host);
+          return [...end(network, host), ...(held + sent > 0 ? [`${held} waits and ${sent} changes`] : [])];
         }),
     };
     gateway.ready().then(
@@ -185,5 +216,3 @@ function end(network: Network, host: Host): readonly string[] {
   network.drop(host, false);
   return left;
 }
-
-const pauseIn = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));

@@ -3,14 +3,16 @@ import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { phaseOf } from "../../gateway/limits/limit-rule.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
-import { type CallerWorld, HttpCaller, type LimitedRequest, restartNumbers } from "./callers.ts";
+import { ApiSender } from "./api-sender.ts";
+import { type CallerWorld, type LimitedRequest, restartNumbers } from "./caller-world.ts";
+import { HttpCaller } from "./callers.ts";
 import { type DatabaseFaults, DatabaseServer } from "./database.ts";
 import { meet, takeEvents } from "./events.ts";
 import { type FirstState, firstState, pepper } from "./first-state.ts";
 import { runInternalCaller, runWatch } from "./internal-callers.ts";
 import { judgeLimits, type LimitRules } from "./limits-oracle.ts";
 import { useNetwork } from "./mysql2-driver.ts";
-import { type AskedChange, type Commit, judge, judgeWaits, type Read, type Version } from "./oracle.ts";
+import { type AskedChange, type Commit, judge, type Read, type Version } from "./oracle.ts";
 import { type Fault, type FaultKind, isRolling, type Plan } from "./plan.ts";
 import { Random } from "./random.ts";
 import { RedisServer, useRedisNetwork } from "./redis-model.ts";
@@ -18,6 +20,7 @@ import { useServices } from "./rpc-client.ts";
 import { type SimulatedProcess, startGateway, startService } from "./simulated-processes.ts";
 import { Network } from "./virtual-network.ts";
 import { Host, note, nowMs, pause, runIn, simulate, startOfDayClockMs, Trace } from "./virtual-time.ts";
+import { judgeWaits } from "./waits-oracle.ts";
 
 export interface RunResult {
   readonly hash: string;
@@ -80,6 +83,7 @@ type Slot = { running: SimulatedProcess; readonly start: () => SimulatedProcess 
 
 class System {
   readonly commits: Commit[] = [];
+  readonly floors: { readonly atMs: number; readonly revision: bigint }[] = [];
   readonly changes: AskedChange[] = [];
   readonly reads: Read[] = [];
   readonly violations: string[] = [];
@@ -146,6 +150,7 @@ class System {
       keyOf: (name) => this.#start.apiKeys.get(name)!.key,
       revoked: this.#revoked,
       isOver: () => this.#isOver,
+      latest: () => this.commits.at(-1)!,
       changes: this.changes,
       reads: this.reads,
       usedKeys: [],
@@ -165,7 +170,7 @@ class System {
       ...Array.from({ length: callers }, (_, i) => followed(`caller-${i}`, new HttpCaller(`caller-${i}`, world).run())),
       followed("internal", runInternalCaller("internal", world)),
       followed("watch", runWatch("watch", world)),
-      followed("limited", new HttpCaller("limited", world).hammer()).then((requests) => {
+      followed("limited", new ApiSender("limited", world).hammer()).then((requests) => {
         this.limited = requests as readonly LimitedRequest[];
       }),
     ];
@@ -209,15 +214,18 @@ class System {
   /** Notes the state of the stock after a commit, if that has changed it. */
   #look(isWhole: boolean): void {
     const stock = this.#stock;
-    const [head] = stock.read<Pick<Commit, "epoch" | "revision">>("select epoch, revision from stock_head");
+    const [head] = stock.read<Commit & { floor: bigint }>("select epoch, revision, floor from stock_head");
+    if (head!.floor !== this.floors.at(-1)?.revision) this.floors.push({ atMs: nowMs(), revision: head!.floor });
     const last = this.commits.at(-1);
     if (last?.revision === head!.revision && last.epoch === head!.epoch) return;
     const rows = stock.read<Record<keyof Version, never>>(
       "select pet_id as petId, quantity, status, revision, removed from stock where revision > ? order by revision",
       isWhole ? -1n : last!.revision,
     );
+    const { epoch, revision } = head!;
     this.commits.push({
-      ...head!,
+      epoch,
+      revision,
       atMs: nowMs(),
       isRestore: isWhole && last !== undefined,
       rows: rows.map((row) => ({
@@ -251,13 +259,14 @@ class System {
       if (!(await caller.writeOnce())) this.fail(`at rest, ${gateway.running.host.name} does not write`);
       if (this.reads.length === before) this.fail(`at rest, ${gateway.running.host.name} does not serve the list`);
     }
+    await new ApiSender("last", world).rotateTwice();
   }
 
   async #stopAll(): Promise<void> {
     for (const { running } of [...this.#gateways, ...this.#services]) {
       const left = await Promise.race([running.stop(), pause(30_000)]);
       if (!left) this.fail(`the stop of ${running.host.name} does not end`);
-      else if (left.length > 0) this.fail(`${running.host.name} has stopped with connections to ${left}`);
+      else if (left.length > 0) this.fail(`${running.host.name} has stopped and left ${left}`);
     }
   }
 
@@ -329,7 +338,7 @@ class System {
       "replace a gateway": () => replaced(gateway),
       "replace a service": async () => {
         // So late do its clients hear that it leaves: some of them still call it.
-        for (const name of clientNames) network.setDelay({ name: serviceName }, { name }, 60);
+        for (const name of clientNames) network.setDelay({ name: serviceName }, { name }, 150);
         await replaced(service);
         for (const name of clientNames) network.setDelay({ name: serviceName }, { name }, 0);
       },
@@ -348,6 +357,7 @@ class System {
       "hold gateway and keys": async () => {
         await Promise.all([held(gatewayName, "keys-db"), held("keys-db", gatewayName)]);
       },
+      "slow keys to gateway": () => slow("keys-db", gatewayName),
       "take back commits": () => failing("deadlock"),
       "lose sessions before COMMIT": () => failing("lostBefore"),
       "lose sessions after COMMIT": () => failing("lostAfter"),

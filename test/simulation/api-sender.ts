@@ -1,0 +1,151 @@
+/** Sends requests to the public API with the key of a caller, and judges what every answer has. */
+import { formFaults } from "./answer-form.ts";
+import type { CallerWorld, LimitedRequest } from "./caller-world.ts";
+import { meet } from "./events.ts";
+import { type HttpAnswer, type HttpOutcome, type HttpRequest, sendHttp } from "./http-calls.ts";
+import { at, Host, note, nowMs } from "./virtual-time.ts";
+
+/** The longest time of a request, with what its connection and this simulation add. */
+const slackMs = 1_500;
+
+/** When a caller gives up that hears nothing: the machine of its gateway may be lost. */
+const patienceMs = 45_000;
+
+/** Within this time a revoked key is dead everywhere, the way of an answer included. */
+export const revocationMs = 10_000 + 200;
+
+/** A caller of the public API, with its key. */
+export class ApiSender {
+  readonly host: Host;
+  readonly #world: CallerWorld;
+  #key: string;
+  /** The key before the latest rotation, which still works. */
+  #oldKey: string | undefined;
+  #sent = 0;
+
+  constructor(name: string, world: CallerWorld) {
+    this.host = new Host(name);
+    this.#world = world;
+    this.#key = world.keyOf(name);
+  }
+
+  /** Sends a request through a gateway that is ready, if there is one, and notes what does not come in time. */
+  async send(
+    request: Omit<HttpRequest, "headers"> & { readonly headers?: object },
+    limitMs: number,
+  ): Promise<HttpOutcome> {
+    const { network, random, gateways, fail } = this.#world;
+    const ready = gateways.filter(({ isReady }) => isReady);
+    const { host } = random.pick(ready.length > 0 ? ready : gateways);
+    const key = this.#oldKey !== undefined && random.chance(0.2) ? this.#oldKey : this.#key;
+    const headers = { authorization: `Bearer ${key}`, "x-request-id": this.newId(), ...request.headers };
+    const standstillMs = () => host.frozenMs + network.heldMs(this.host, host);
+    const before = { standstillMs: standstillMs(), heldMs: network.heldMs(this.host, host) };
+    const latestMs = limitMs + this.#world.lookUpMs + slackMs;
+    const startedMs = nowMs();
+    const answer = sendHttp(network, this.host, host.name, { leavesAfterMs: patienceMs, ...request, headers });
+    const watch = () => {
+      if (host.isDead || nowMs() - startedMs - (standstillMs() - before.standstillMs) < latestMs) {
+        stop = at(this.host, nowMs() + 500, watch);
+        return;
+      }
+      fail(
+        `${request.method} ${request.path} of ${startedMs.toFixed(0)} at ${host.name} has no answer after ${(nowMs() - startedMs).toFixed(0)} ms`,
+      );
+    };
+    let stop = at(this.host, nowMs() + latestMs, watch);
+    const outcome = await answer;
+    stop();
+    if (nowMs() - startedMs > 1_000) meet("a request that took longer than a second");
+    const said =
+      typeof outcome === "string" ? outcome : `${outcome.status} ${outcome.headers.etag ?? ""} ${outcome.body}`;
+    note(`${this.host.name} ${request.method} ${request.path} ${host.name} since ${startedMs.toFixed(3)}: ${said}`);
+    meet(`answer ${typeof outcome === "string" ? outcome : outcome.status}`);
+    // Whether a client that has ended its side is still there takes longer to find out than such a deadline.
+    const isServed = this.#world.isServed && !(request.halfCloses && this.#world.timeoutMs < 1_000);
+    if (isServed && outcome !== "left" && (typeof outcome === "string" || outcome.status >= 500)) {
+      fail(`${request.method} ${request.path} of ${startedMs.toFixed(0)} got ${said} although nothing fails`);
+    }
+    if (typeof outcome !== "string") {
+      for (const fault of formFaults(outcome)) fail(`${request.method} ${request.path}: ${fault}`);
+      const id = outcome.headers["x-request-id"];
+      if (id !== headers["x-request-id"]) fail(`${request.method} ${request.path} got the answer of ${id}`);
+      // What the way of an answer has held up was true when the answer was given.
+      const isLate = network.heldMs(this.host, host) > before.heldMs;
+      if (headers.authorization === `Bearer ${key}`) this.#judgeKey(request, outcome, isLate ? startedMs : nowMs());
+    }
+    return outcome;
+  }
+
+  /** A revoked key is dead in 10 s, and no other key is. */
+  #judgeKey({ method, path }: Pick<HttpRequest, "method" | "path">, { status }: HttpAnswer, timeMs: number): void {
+    const { revoked, fail, timeoutMs } = this.#world;
+    // A change that has been sent to the service may still be made.
+    const deadMs = revocationMs + (method === "GET" ? 0 : timeoutMs);
+    const end = revoked.get(this.host.name);
+    if (status === 401) {
+      meet("a request with a revoked key");
+      if (!end || nowMs() < end.callMs) fail(`${method} ${path} got 401 with a key of ${this.host.name} that works`);
+    }
+    if (end && timeMs > end.returnMs + deadMs && (status < 400 || [404, 410, 412].includes(status))) {
+      fail(`${method} ${path} got ${status} with the key of ${this.host.name}, revoked by ${end.returnMs.toFixed(0)}`);
+    }
+  }
+
+  /** @returns an id for a request: a gateway's own ids go on through all runs of a process */
+  newId(): string {
+    this.#sent += 1;
+    return `${this.host.name}-${this.#sent}`;
+  }
+
+  /** Gets a new key in place of its own. */
+  async rotate(): Promise<void> {
+    this.#oldKey = undefined; // even without an answer, it may end now
+    const key = this.#key;
+    const answer = await this.send({ method: "POST", path: "/v1/keys/rotate" }, 15_000);
+    if (typeof answer === "string" || answer.status !== 201) return;
+    meet("a rotated key");
+    this.#key = JSON.parse(answer.body).key;
+    this.#oldKey = key;
+  }
+
+  /** Rotates its key twice, and uses the three keys: the first one ends, and the others work. */
+  async rotateTwice(): Promise<void> {
+    const keys = [this.#key];
+    for (let rotation = 0; rotation < 2; rotation++) {
+      await this.rotate();
+      keys.push(this.#key);
+    }
+    await this.#pause(revocationMs);
+    for (const [i, key] of keys.entries()) {
+      const request = { method: "GET", path: "/v1/inventory/1", headers: { authorization: `Bearer ${key}` } } as const;
+      const answer = await sendHttp(this.#world.network, this.host, this.#world.gateways[0]!.host.name, request);
+      const status = typeof answer === "string" ? answer : answer.status;
+      if (status !== (i === 0 ? 401 : 200)) this.#world.fail(`key ${i + 1} of two rotations got ${status}`);
+    }
+  }
+
+  /** Sends more requests than it may, until the run is over. @returns what became of each */
+  async hammer(): Promise<readonly LimitedRequest[]> {
+    const { random, isOver } = this.#world;
+    const sent: LimitedRequest[] = [];
+    const isPatient = random.chance(0.5);
+    while (!isOver()) {
+      // A question about the limits is not counted.
+      if (random.chance(0.05)) await this.send({ method: "GET", path: "/v1/rate_limit" }, this.#world.timeoutMs);
+      const callMs = nowMs();
+      const answer = await this.send({ method: "GET", path: "/v1/inventory/1" }, this.#world.timeoutMs);
+      const code = typeof answer === "string" ? answer : answer.status === 429 ? JSON.parse(answer.body).code : "";
+      const { status = 0, headers = {} } = answer as Partial<HttpAnswer>;
+      const left = Number(/"minute";r=(\d+)/.exec(headers.ratelimit ?? "")?.[1]);
+      sent.push({ callMs, returnMs: nowMs(), status, code, left, waitSeconds: Number(headers["retry-after"]) });
+      if (code === "api_key_banned") meet("a ban");
+      await this.#pause(status === 429 && isPatient ? 1_000 : random.between(1, 100));
+    }
+    return sent;
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => at(this.host, nowMs() + ms, resolve));
+  }
+}

@@ -1,0 +1,66 @@
+/** What the callers of a run share. */
+import type { Position } from "../../proto/pet.ts";
+import type { AskedChange, Read } from "./oracle.ts";
+import type { Random } from "./random.ts";
+import type { SimulatedProcess } from "./simulated-processes.ts";
+import type { Network } from "./virtual-network.ts";
+
+/** Entries that internal callers make and remove. */
+export const movingPets = [20, 21, 22];
+
+/** What all callers share. */
+export interface CallerWorld {
+  readonly network: Network;
+  readonly random: Random;
+  readonly gateways: readonly SimulatedProcess[];
+  /** The API key of a caller at first. */
+  readonly keyOf: (name: string) => string;
+  /** When the keys of callers were revoked: the begin and the end of that, by the name of the caller. */
+  readonly revoked: ReadonlyMap<string, { readonly callMs: number; readonly returnMs: number }>;
+  readonly pets: number;
+  readonly pauseMs: number;
+  readonly hotShare: number;
+  readonly timeoutMs: number;
+  readonly keyedTimeoutMs: number;
+  /** How long the look-up of a key may take. */
+  readonly lookUpMs: number;
+  readonly isOver: () => boolean;
+  /** The stock as it is. */
+  readonly latest: () => Position;
+  /** Whether nothing happens that a caller may notice. */
+  readonly isServed: boolean;
+  /** Whether what was recorded of changes is never lost. */
+  readonly keepsRecords: boolean;
+  readonly changes: AskedChange[];
+  readonly reads: Read[];
+  /** The values of Idempotency-Key that callers have used. */
+  readonly usedKeys: string[];
+  readonly fail: (what: string) => void;
+}
+
+/** What became of a request of the caller that has a low limit. */
+export interface LimitedRequest {
+  readonly callMs: number;
+  readonly returnMs: number;
+  /** 0 without an answer. */
+  readonly status: number;
+  /** Of a refusal. */
+  readonly code: string;
+  /** What its answer says is left of the minute; NaN where it says nothing. */
+  readonly left: number;
+  /** How long it was told to wait; NaN without that. */
+  readonly waitSeconds: number;
+}
+
+let lastNumber = 0;
+
+/** Begins the numbers of a run, by which its changes are told apart. */
+export function restartNumbers(): void {
+  lastNumber = 100;
+}
+
+/** A number that no other change of the run has. */
+export function nextNumber(): number {
+  lastNumber += 1;
+  return lastNumber;
+}
