@@ -109,10 +109,15 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
     const applied = await longPolls.holdUntilChange(request, response, { petId: undefined, isUnchanged });
     await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
-    const body = await list.changesSince(since);
-    if (hasWaited(response)) {
-      pinBody(request, response, body, pinnedBodies); // also while the look-up waits
-      await admission.reverifyCaller(contextOf(response));
+    let body: Body | undefined;
+    try {
+      body = await list.changesSince(since);
+    } finally {
+      // Also before the answer that there are no changes.
+      if (hasWaited(response)) {
+        if (body) pinBody(request, response, body, pinnedBodies); // also while the look-up waits
+        await admission.reverifyCaller(contextOf(response));
+      }
     }
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
