@@ -15,7 +15,7 @@ export interface Patience {
  * Questions that are answered in one turn of the event loop, because their callers use the answer in the same turn. All
  * other work waits for that.
  */
-const answersPerTurn = 32;
+const answersPerTurn = 256;
 
 /** The shortest time between two searches for late questions. */
 const tickMs = 50;
@@ -45,9 +45,9 @@ export class SharedRead<T> {
       (result) => (question: Question<T>) => question.resolve(result),
       (error) => (question: Question<T>) => question.reject(error),
     );
-    for (const [i, question] of questions.entries()) {
+    for (let i = 0; i < questions.length; i++) {
       if (i > 0 && i % answersPerTurn === 0) await nextTurn();
-      settle(question);
+      settle(questions[i]!);
     }
     this.#reading = [];
   });

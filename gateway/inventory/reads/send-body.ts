@@ -68,7 +68,9 @@ export async function streamBody(
       await Promise.race([new Promise((resolve) => response.once("drain", resolve)), closed]);
     }
     response.cork();
-    for (let bytes = 0; i < pieces.length && bytes < batchBytes; i++) {
+    // The first batch is small: readers who share a check begin in one turn of the event loop.
+    const maxBytes = i === 0 ? socketBufferBytes : batchBytes;
+    for (let bytes = 0; i < pieces.length && bytes < maxBytes; i++) {
       bytes += pieces[i]!.length;
       response.write(pieces[i]);
     }
