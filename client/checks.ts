@@ -104,13 +104,14 @@ export class Checks {
     const endMs = performance.now() + silenceMs - 1; // timers may end a millisecond early
     let running = 0;
     let answering: CheckSession | undefined;
+    let isOver = false;
     const ask = async () => {
       running += 1;
       let session = this.#session;
       this.#session = undefined;
       try {
         if (!session || session.isOver) session = await Session.open(this.#open(), silenceMs);
-        if (answering || ended.aborted) return session.cancel();
+        if (answering || isOver) return session.cancel();
         asked.add(session);
         const answer = new Answer();
         const read = (message: CheckInventoryResponse) => {
@@ -141,6 +142,7 @@ export class Checks {
     try {
       return await promise;
     } finally {
+      isOver = true;
       ended.removeEventListener("abort", end);
       clearInterval(timer);
       for (const session of asked) session.cancel();

@@ -448,7 +448,7 @@ test("the account page and all that it loads take less than 80 KB on the way", a
   expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(80_000);
 });
 
-const looks = [390, 1280].flatMap((width) =>
+const looks = [390, 1280, 1920].flatMap((width) =>
   (["light", "dark"] as const).map((colorScheme) => ({ width, colorScheme, viewport: { width, height: 800 } })),
 );
 

@@ -387,6 +387,7 @@ test("a request that needs an Idempotency-Key has one, and a new one after its a
 const screens = [
   ["a phone", phone],
   ["a wide screen", { width: 1280, height: 900 }],
+  ["a large screen", { width: 1920, height: 1080 }],
 ] as const;
 const looks = screens.flatMap(([screen, viewport]) =>
   (["light", "dark"] as const).map((colorScheme) => ({ screen, viewport, colorScheme })),
@@ -410,6 +411,14 @@ test.each(looks)(
   },
   180_000,
 );
+
+test("the language that is chosen can be told from the others in forced colours", async () => {
+  const { page } = await open("/docs/");
+  await page.emulateMedia({ forcedColors: "active" });
+  const backgroundOf = (pressed: boolean) =>
+    page.evaluate(`getComputedStyle(document.querySelector('.choices [aria-pressed="${pressed}"]')).backgroundColor`);
+  expect(await backgroundOf(true)).not.toBe(await backgroundOf(false));
+});
 
 /** Gives the key at the top of the page. */
 async function giveKey(page: Page): Promise<void> {

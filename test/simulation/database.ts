@@ -234,14 +234,15 @@ class Session {
     this.#isRunning = false;
     if (this.#isOver) return;
     if (this.#end.isClosed) return this.#finish();
-    const startedMs = nowMs();
     // After a freeze a packet that has arrived comes first, as it does for a server that polls its sockets.
     const expire = () => {
-      if (nowMs() - startedMs < this.#silenceMs) return;
-      if (this.isOpen) meet("a transaction that the database ended for its silence");
-      at(this.#server.host, nowMs(), () => this.kill(), phases.immediate);
+      this.#stopSilence = at(this.#server.host, nowMs(), end, phases.immediate);
     };
-    this.#stopSilence = at(this.#server.host, startedMs + this.#silenceMs, expire, phases.immediate);
+    const end = () => {
+      if (this.isOpen) meet("a transaction that the database ended for its silence");
+      this.kill();
+    };
+    this.#stopSilence = at(this.#server.host, nowMs() + this.#silenceMs, expire, phases.immediate);
   }
 
   /** @returns undefined when the session is lost instead */
@@ -305,7 +306,10 @@ class Session {
         throw readOnly;
       }
       if (!(await server.lock(locked, this, this.#lockTimeoutMs))) throw lockWaitTimeout;
-      if (this.#isOver) return undefined;
+      if (this.#isOver) {
+        server.unlock(this); // the session ended while it waited
+        return undefined;
+      }
     }
     const replayed = this.#written ?? [];
     if (table !== undefined) note(`${server.host.name} ${sql} ${show(statement.bindings)}`);
