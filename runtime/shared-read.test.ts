@@ -70,6 +70,15 @@ test("many questions get their answer over several turns of the event loop, a fa
   }
 });
 
+test("no question is late once its answer is there, however long the other callers use it", async () => {
+  const { reads, shared } = open({ timeoutMs: 100, lateError: () => new Error("late") });
+  const answers = Array.from({ length: 600 }, () => shared.next());
+  void answers[0]!.then(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200));
+  await setImmediate();
+  reads[0]!.resolve("a");
+  expect(new Set(await Promise.all(answers))).toEqual(new Set(["a"]));
+});
+
 test("a read that fails reaches all questions that waited for it and no other one", async () => {
   const { reads, shared } = open();
   const failed = Promise.allSettled([shared.next(), shared.next()]);

@@ -1,7 +1,7 @@
 /** Answers many questions with one read. */
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Context, context, trace } from "@opentelemetry/api";
 import { Batches } from "./batches.ts";
+import { inTurns } from "./in-turns.ts";
 
 /** How long the questions of a shared read wait. */
 export interface Patience {
@@ -15,7 +15,7 @@ export interface Patience {
  * Questions that are answered in one turn of the event loop, because their callers use the answer in the same turn. All
  * other work waits for that.
  */
-const answersPerTurn = 256;
+export const answersPerTurn = 256;
 
 /** The shortest time between two searches for late questions. */
 const tickMs = 50;
@@ -45,11 +45,8 @@ export class SharedRead<T> {
       (result) => (question: Question<T>) => question.resolve(result),
       (error) => (question: Question<T>) => question.reject(error),
     );
-    for (let i = 0; i < questions.length; i++) {
-      if (i > 0 && i % answersPerTurn === 0) await nextTurn();
-      settle(questions[i]!);
-    }
-    this.#reading = [];
+    this.#reading = []; // none of them is late any more
+    await inTurns(questions, answersPerTurn, settle);
   });
 
   /** @param patience undefined where questions wait for as long as the reads take */

@@ -1,5 +1,7 @@
 /** Makes bodies one after the other, and gives each to all readers who wait for it. */
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { inTurns } from "../../../runtime/in-turns.ts";
+import { answersPerTurn } from "../../../runtime/shared-read.ts";
 import { ApiError } from "../../http/api-error.ts";
 import type { Body } from "./snapshot.ts";
 
@@ -50,22 +52,15 @@ export class ServingQueue<T extends Body | undefined> {
       performance.now() - sinceMs <= this.#timeoutMs ? "inTime" : "late",
     );
     this.#waiting.delete(name);
-    for (const { reject } of late) {
-      reject(new ApiError("timeout", { cause: new Error("too many differences were asked for at once") }));
-    }
+    const lateError = new ApiError("timeout", { cause: new Error("too many differences were asked for at once") });
+    await inTurns(late, answersPerTurn, ({ reject }) => reject(lateError));
     if (inTime.length === 0) return;
     try {
       const body = await make();
-      let given = 0;
-      for (const { resolve } of inTime) {
-        resolve(body);
-        given += body?.length ?? 0;
-        if (given < bytesPerTurn) continue;
-        given = 0;
-        await nextTurn();
-      }
+      const fitting = Math.ceil(bytesPerTurn / (body?.length ?? 1));
+      await inTurns(inTime, Math.min(fitting, answersPerTurn), ({ resolve }) => resolve(body));
     } catch (error) {
-      for (const { reject } of inTime) reject(error);
+      await inTurns(inTime, answersPerTurn, ({ reject }) => reject(error));
     }
   }
 }

@@ -89,6 +89,7 @@ export class StockList {
    *   many changes; ApiError timeout
    */
   async changesSince(since: ListTag): Promise<Body> {
+    this.#snapshotSince(since); // what is refused need not wait
     const askedMs = performance.now();
     const name = `${since.epoch}-${since.revision}`;
     const short = await this.#shortDifferences.serve(name, askedMs, async () => {

@@ -1,0 +1,33 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { ServingQueue } from "./serving-queue.ts";
+import { type Body, bodyOf, bodyOfText } from "./snapshot.ts";
+
+/** Asks for one body with many readers. @returns how many of them each turn of the event loop served, or refused */
+async function servedByTurn(readers: number, make: () => Promise<Body>, sinceMs = performance.now()) {
+  const queue = new ServingQueue<Body>(1_000);
+  const byTurn = new Map<number, number>();
+  let turn = 0;
+  const note = () => void byTurn.set(turn, (byTurn.get(turn) ?? 0) + 1);
+  const served = Array.from({ length: readers }, () => queue.serve("a", sinceMs, make).then(note, note));
+  let isOver = false;
+  void Promise.all(served).then(() => {
+    isOver = true;
+  });
+  for (; !isOver; turn++) await nextTurn();
+  return [...byTurn.values()];
+}
+
+test.each([
+  ["a small body", [256, 256, 88], async () => bodyOfText("x".repeat(60))],
+  ["a body of 30 KiB", [3, 3, 3, 1], async () => bodyOf([Buffer.alloc(30 * 1024)])],
+  ["a body of a megabyte", [1, 1, 1], async () => bodyOf([Buffer.alloc(1024 * 1024)])],
+  ["an error", [256, 256, 88], () => Promise.reject(new Error("made by the test"))],
+])("many readers who wait for %s get it over several turns", async (_what, expected, make) => {
+  const readers = expected.reduce((sum, count) => sum + count);
+  expect(await servedByTurn(readers, make)).toEqual(expected);
+});
+
+test("readers who waited for too long are refused over several turns, and nothing is made", async () => {
+  const make = () => Promise.reject(new Error("made for nobody"));
+  expect(await servedByTurn(600, make, performance.now() - 1_001)).toEqual([256, 256, 88]);
+});
