@@ -76,8 +76,8 @@ const alertsOf: Readonly<Record<FaultName, { readonly fire: readonly string[]; r
   },
   "the database server forgets commits in a crash": { fire: ["DatabaseNotSafe"] },
   "the database of the stock has lost changes": {
-    fire: ["InvariantFailed"],
-    may: ["InventoryDown", ...errors, ...latency],
+    fire: ["GatewayListNotChecked", "InvariantFailed", "TierNotReady"],
+    may: ["GatewayDown", "GatewayUpdatesUnknown", "InventoryDatabaseAway", "InventoryDown", ...errors, ...latency],
   },
   "another writer holds the lock of the stock": { fire: ["InventorySlowCommits", ...latency] },
   "many changes wait for another writer": {

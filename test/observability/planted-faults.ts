@@ -99,17 +99,18 @@ export const faults = {
     await setGlobal(database.url(""), "innodb_flush_log_at_trx_commit = 2");
     return () => setGlobal(database.url(""), "innodb_flush_log_at_trx_commit = 1");
   },
-  "the database of the stock has lost changes": async ({ system, services }) => {
-    const { db, close } = openStock(system.databaseUrls.inventory);
+  "the database of the stock has lost changes": async ({ system, services, gateways }) => {
+    const { db, store, close } = openStock(system.databaseUrls.inventory);
     await db.transaction(async (trx) => {
       const { revision } = await trx("stock_head").forUpdate().first("revision");
-      const kept = BigInt(revision) - 3n; // the updates of the load soon make up for it
+      const kept = BigInt(revision) - 3n;
       await trx("stock_ledger").where("id", ">", String(kept)).delete();
       await trx("stock_head").update({ revision: String(kept) });
     });
-    await close();
     return async () => {
-      for (const service of services) await service.crash(); // the alert ends with the process
+      await store.beginEpoch();
+      await close();
+      for (const process of [...services, ...gateways]) await process.crash(); // the alert ends with the process
     };
   },
   "another writer holds the lock of the stock": async ({ system }) =>
