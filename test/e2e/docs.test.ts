@@ -412,12 +412,15 @@ test.each(looks)(
   180_000,
 );
 
-test("the language that is chosen can be told from the others in forced colours", async () => {
+test("the language that is chosen has the colours of a selection in forced colours", async () => {
   const { page } = await open("/docs/");
   await page.emulateMedia({ forcedColors: "active" });
-  const backgroundOf = (pressed: boolean) =>
-    page.evaluate(`getComputedStyle(document.querySelector('.choices [aria-pressed="${pressed}"]')).backgroundColor`);
-  expect(await backgroundOf(true)).not.toBe(await backgroundOf(false));
+  const colors = (element: string) =>
+    page.evaluate(`(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(${element}))`);
+  const selection = `document.body.appendChild(Object.assign(document.createElement("p"), {
+    style: "forced-color-adjust: none; color: highlighttext; background: highlight" }))`;
+  const chosen = `document.querySelector('.choices [aria-pressed="true"]')`;
+  expect(await colors(chosen)).toEqual(await colors(selection));
 });
 
 /** Gives the key at the top of the page. */
