@@ -70,6 +70,7 @@ test.each([
       call("/v1/inventory/1"),
       call(`/v1/inventory/changes?since=${since}`),
       call("/v1/inventory/changes?since=restored-1"), // would be 410
+      call("/v1/inventory/4040/history"), // would be 404
       call("/v1/inventory/1", { method: "PATCH", body: '{"quantity":7}' }),
     ];
     expect((await call("/v1/rate_limit")).status).toBe(200); // so those above have been admitted
@@ -80,7 +81,7 @@ test.each([
     if (signal === "SIGSTOP") await system.inventory.kill("SIGCONT");
     else await system.restartInventory();
     const answers = await Promise.all(requests);
-    expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 503]);
+    expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 401, 503]);
     headers.authorization = `Bearer ${system.keys.enterprise}`;
     expect((await call("/v1/inventory")).text).toContain('"quantity":100');
   },

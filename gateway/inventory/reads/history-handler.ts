@@ -25,8 +25,9 @@ export function getInventoryHistory({ stock, admission, ...sending }: HistoryOpt
     const { limit, before } = readPage(request);
     const context = contextOf(response);
     // One more than asked for tells whether there is another page.
-    const changes = await stock.history(petId, before, limit + 1);
-    if (hasWaited(response)) await admission.reverifyCaller(context);
+    const changes = await stock.history(petId, before, limit + 1).finally(async () => {
+      if (hasWaited(response)) await admission.reverifyCaller(context); // also before the answer that there is none
+    });
     const { accountId } = context.principal!;
     const shown = changes.slice(0, limit);
     const next = changes.length > limit ? JSON.stringify(entryEtag(shown.at(-1)!.revision)) : "null";
