@@ -72,8 +72,8 @@ export class ChangeSessions {
    *
    * When the answer is lost, a request that happens once ends immediately: `ChangeSender` repeats it and waits for the
    * deadline. Any other request that may have happened ends with an error at its deadline. After the deadline the
-   * service does not start the change, but one that it has started may still commit. That one holds the lock on the head,
-   * and a later change waits for the lock. So the earlier change never undoes a later one of its caller.
+   * service does not start the change, but one that it has started may still commit. That one holds the lock on the
+   * head, and a later change waits for the lock. So the earlier change never undoes a later one of its caller.
    *
    * @param deadlineMs the end of the caller's wait, by `performance.now()`
    * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the
@@ -117,10 +117,10 @@ export class ChangeSessions {
    * request in the first turn and the end of its connection in the second: nothing is sent for a client that has left.
    */
   #queueFresh(): void {
-    const ripe = this.#fresh;
+    const fresh = this.#fresh;
     this.#fresh = [];
     setImmediate(() => {
-      this.#waiting.push(...ripe);
+      this.#waiting.push(...fresh);
       if (this.#isClosed) this.close();
       else this.#sendNext();
     });

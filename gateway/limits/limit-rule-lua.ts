@@ -2,8 +2,8 @@
 import { lengthsMs } from "./limit-rule.ts";
 
 /**
- * Merges the reports of one gateway about many accounts, as `charge` in `limit-rule.ts` does for one. It goes by the clock
- * of Redis.
+ * Merges the reports of one gateway about many accounts, as `charge` in `limit-rule.ts` does for one. It goes by the
+ * clock of Redis.
  *
  * KEYS: one for each account.
  * ARGV: milliseconds to add to the clock (for tests); then for each account the name of the gateway's counts, the

@@ -108,8 +108,8 @@ export class Retention {
     const tombstones = rows.filter(({ removed }) => Number(removed) === 1).map(({ pet_id }) => pet_id);
     await orUnavailable(
       db.transaction(async (transaction) => {
-        // Locks the head of the stock first, as each write does. So the two queue there, and never hold rows that the other
-        // needs.
+        // Locks the head of the stock first, as each write does. So the two queue there, and never hold rows that the
+        // other needs.
         const risen = db.raw("case when ?? < ? then ? else ?? end", ["floor", reached, reached, "floor"] as never);
         await transaction("stock_head").where({ id: 1 }).update({ floor: risen });
         // An entry that was made again meanwhile has a later revision, even if it was removed again.

@@ -51,10 +51,10 @@ interface WriteResult {
 /**
  * Writes changes in order. When this resolves they are durable.
  *
- * The transaction locks the head of the stock first. So writers queue there and nowhere else, revisions are committed in their
- * order, and whatever is read under the lock holds until the commit. The wait for the lock can take seconds, and a
- * caller that leaves meanwhile may send its next change through another service, which may get the lock first. So the
- * callers are asked under the lock whether they still want their changes.
+ * The transaction locks the head of the stock first. So writers queue there and nowhere else, revisions are committed
+ * in their order, and whatever is read under the lock holds until the commit. The wait for the lock can take seconds,
+ * and a caller that leaves meanwhile may send its next change through another service, which may get the lock first. So
+ * the callers are asked under the lock whether they still want their changes.
  *
  * On MySQL, but for Galera, a write takes two round trips: one locks and reads, the other writes and commits.
  *

@@ -328,7 +328,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     promise: 2,
-    what: "a watch is not told of a reset",
+    what: "a watch does not report a reset",
     file: "inventory-svc/rpc/handlers.ts",
     find: 'if (page.kind === "reset") return yield { ...position, items: [], reset: true };',
     replace: 'if (page.kind === "reset") return;',

@@ -1,4 +1,4 @@
-/** Judges what callers are told of the past of an entry. */
+/** Judges the answers about the history of an entry. */
 import type { AskedChange, Read } from "./oracle.ts";
 
 /** A change of an entry as the API shows it. */

@@ -8,8 +8,8 @@ import type { AskedChange, Attempt } from "./oracle.ts";
 import { Host, note, nowMs, runIn } from "./virtual-time.ts";
 
 /**
- * Follows the stock with the product's own client, and notes what it is told as reads of changes. It ends when the run is
- * over and it has been told of everything.
+ * Follows the stock with the product's own client, and notes each event of the watch as a read of changes. It ends when
+ * the run is over and the watch has reported every change.
  */
 export async function runWatch(name: string, world: CallerWorld): Promise<void> {
   const { reads, isOver, latest } = world;

@@ -18,8 +18,10 @@ const minuteMs = 60_000;
 /** By then each gateway has its connection to Redis, and has told what it decided alone before. */
 const connectedMs = 1_000;
 
-/** So many refusals bring a ban, which lasts so long the first time. */
+/** The number of refusals that brings a ban. */
 const refusalsOfBan = 30;
+
+/** The length of the first ban of a family of keys. */
 const firstBanSeconds = 300;
 
 /** By then each gateway has refused something, and counts what it refuses. */

@@ -4,8 +4,8 @@ import { connectRedis } from "../../limits/redis-connection.ts";
 import { KeyInvalidations } from "../keys/key-invalidations.ts";
 
 /**
- * Makes gateways look up a changed key or account at once. Without an invalidation they do so within 10 s, so a failed one
- * only prints a warning.
+ * Makes gateways look up a changed key or account at once. Without an invalidation they do so within 10 s, so a failed
+ * one only prints a warning.
  *
  * @param redisUrl undefined where gateways have no Redis
  * @param id of the key or the account
