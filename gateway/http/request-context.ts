@@ -93,6 +93,24 @@ export function hasWaited(response: ServerResponse): boolean {
   return performance.now() - contextOf(response).arrivedMs > longWaitMs;
 }
 
+/**
+ * Settles as a read does, but looks again at the key of a request that had to wait for it. A revoked key gets that
+ * answer whatever the read has ended with: an error tells of the stock, too.
+ *
+ * @param reverify rejects for a key that must not read
+ */
+export async function reverifyAfter<T>(
+  read: Promise<T>,
+  response: ServerResponse,
+  reverify: (context: RequestContext) => Promise<void>,
+): Promise<T> {
+  try {
+    return await read;
+  } finally {
+    if (hasWaited(response)) await reverify(contextOf(response));
+  }
+}
+
 type WriteHead = (
   this: ServerResponse,
   status: number,

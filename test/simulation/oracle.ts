@@ -281,10 +281,12 @@ class Judge {
         const claimed = claims.get(`${petId} ${state.revision}`);
         if (claimed && this.#judgeEffect(claimed, state, before)) continue;
         const era = this.#eraAt(atMs);
-        const found = free.findIndex((change, place) => {
-          if (change.petId !== petId || used.has(`${place} ${era}`) || !hasEffect(change, before, state)) return false;
-          return this.#mayHaveHappened(change, era, atMs);
-        });
+        const isPossible = (change: AskedChange, place: number) =>
+          change.petId === petId && !used.has(`${place} ${era}`) && this.#mayHaveHappened(change, era, atMs);
+        let found = free.findIndex((change, place) => isPossible(change, place) && hasEffect(change, before, state));
+        // Of an adjustment of a state that no commit shows, nobody else knows what it began with.
+        if (found === -1 && before && !state.removed && this.#hidesStates(state.at))
+          found = free.findIndex((change, place) => isPossible(change, place) && change.kind === "adjust");
         if (found === -1) {
           this.#fail(
             `entry ${petId} has revision ${state.revision} (${state.quantity}) by no change that may have made it`,

@@ -162,8 +162,9 @@ export class Network {
       });
     const arrive = () => {
       if (listener.host.isDead) {
-        near.vanish();
         far.vanish();
+        if (near.isClosed) return; // it has failed before, when the end of the other host was heard
+        near.vanish();
         at(from, nowMs() + this.latencyMs(), onFailure);
         return;
       }

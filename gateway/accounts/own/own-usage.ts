@@ -3,7 +3,7 @@ import type { Request, RequestHandler } from "express";
 import type { Admission } from "../../admission/admission.ts";
 import { unavailable } from "../../admission/admission-errors.ts";
 import { queryOf, readWholeNumber } from "../../http/query.ts";
-import { contextOf, hasWaited } from "../../http/request-context.ts";
+import { contextOf, reverifyAfter } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import type { UsageRecorder } from "../usage/usage-recorder.ts";
 
@@ -24,16 +24,15 @@ const maxHoursByMinute = 6;
 export function getUsage({ usage, admission, now }: UsageOptions): RequestHandler {
   return async (request, response) => {
     const hours = readHours(request);
-    const context = contextOf(response);
-    const { accountId } = context.principal!;
+    const { accountId } = contextOf(response).principal!;
     const stepMs = hours <= maxHoursByMinute ? minuteMs : hourMs;
     const nowMs = now();
     const toMs = nowMs - (nowMs % stepMs) + stepMs;
     const fromMs = toMs - hours * hourMs;
-    const { steps, deprecated } = await usage.read({ accountId, fromMs, stepMs }).catch((cause) => {
+    const read = usage.read({ accountId, fromMs, stepMs }).catch((cause) => {
       throw unavailable(cause);
     });
-    if (hasWaited(response)) await admission.reverifyKey(context);
+    const { steps, deprecated } = await reverifyAfter(read, response, admission.reverifyKey);
     const found = new Map(steps.map((step) => [step.stepStartMs, step]));
     const body = {
       from: isoTime(fromMs),

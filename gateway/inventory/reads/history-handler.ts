@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { RequestHandler } from "express";
 import type { EntryThen, PastChange } from "../../../client/past-changes.ts";
 import { queryOf, queryValue, readWholeNumber } from "../../http/query.ts";
-import { contextOf, hasWaited } from "../../http/request-context.ts";
+import { contextOf, reverifyAfter } from "../../http/request-context.ts";
 import { readEntryTag, readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
 import { bodyOf } from "../list/snapshot.ts";
@@ -23,12 +23,10 @@ export function getInventoryHistory({ stock, admission, ...sending }: HistoryOpt
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
     const { limit, before } = readPage(request);
-    const context = contextOf(response);
     // One more than asked for tells whether there is another page.
-    const changes = await stock.history(petId, before, limit + 1).finally(async () => {
-      if (hasWaited(response)) await admission.reverifyCaller(context); // also before the answer that there is none
-    });
-    const { accountId } = context.principal!;
+    const page = stock.history(petId, before, limit + 1);
+    const changes = await reverifyAfter(page, response, admission.reverifyCaller);
+    const { accountId } = contextOf(response).principal!;
     const shown = changes.slice(0, limit);
     const next = changes.length > limit ? JSON.stringify(entryEtag(shown.at(-1)!.revision)) : "null";
     const body = `{"changes":[${shown.map((change) => render(change, accountId)).join()}],"next":${next}}`;

@@ -3,7 +3,7 @@ import type { Request, RequestHandler, Response } from "express";
 import type { Admission } from "../../admission/admission.ts";
 import { queryOf } from "../../http/query.ts";
 import { acceptsGzip, matchesEtag } from "../../http/request.ts";
-import { contextOf, hasWaited } from "../../http/request-context.ts";
+import { contextOf, hasWaited, reverifyAfter } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import { readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
@@ -34,9 +34,8 @@ export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }:
     const selection = readListSelection(request);
     // The snapshot is no variable of this function, because a slow reader would keep it: ten times the size of its gzip
     // body.
-    const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot, selection));
-    if (hasWaited(response)) await admission.reverifyCaller(contextOf(response));
-    const { headers, body } = answer;
+    const answer = currentList(response, list).then((snapshot) => listFor(request, snapshot, selection));
+    const { headers, body } = await reverifyAfter(answer, response, admission.reverifyCaller);
     if (body) await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
     else response.writeHead(304, headers).end();
   };
@@ -88,8 +87,8 @@ export function getInventoryItem({
     const isUnchanged = ({ chunks }: Snapshot) => isUnmodified(ifNoneMatch, findEntry(chunks, petId));
     const mayWait = ifNoneMatch !== undefined && ifNoneMatch.length <= maxWaitingTags;
     const applied = mayWait ? await longPolls.holdUntilChange(request, response, { petId, isUnchanged }) : [];
-    const entry = findEntry((await currentList(response, list)).chunks, petId);
-    if (hasWaited(response)) await admission.reverifyCaller(contextOf(response));
+    const current = currentList(response, list).then(({ chunks }) => findEntry(chunks, petId));
+    const entry = await reverifyAfter(current, response, admission.reverifyCaller);
     if (!entry) throw noEntry(petId);
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
     if (isUnmodified(ifNoneMatch, entry)) response.writeHead(304, headers).end();
@@ -108,17 +107,13 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const since = readSince(queryOf(request));
     const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
     const applied = await longPolls.holdUntilChange(request, response, { petId: undefined, isUnchanged });
-    await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
-    let body: Body | undefined;
-    try {
-      body = await list.changesSince(since);
-    } finally {
-      // Also before the answer that there are no changes.
-      if (hasWaited(response)) {
-        if (body) pinBody(request, response, body, pinnedBodies); // also while the look-up waits
-        await admission.reverifyCaller(contextOf(response));
-      }
-    }
+    const changes = async () => {
+      await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
+      const body = await list.changesSince(since);
+      if (hasWaited(response)) pinBody(request, response, body, pinnedBodies); // the look-up of its key may wait, too
+      return body;
+    };
+    const body = await reverifyAfter(changes(), response, admission.reverifyCaller);
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
   };
