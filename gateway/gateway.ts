@@ -53,9 +53,9 @@ export interface Gateway {
   /** Counts and logs an invalid request, which is answered outside the router. */
   readonly onMalformed: Observer["onMalformed"];
   /**
-   * Resolves when the gateway can serve: keys can be looked up, and the list is loaded. Until then the log says what is
-   * missing. Rejects when the gateway is closed before, and with a SettingsError for a pepper that is not that of the
-   * keys.
+   * Resolves when the gateway can serve: Redis has answered or is known to be away, keys can be looked up, and the list
+   * is loaded. Until then the log says what is missing. Rejects when the gateway is closed before, and with a
+   * SettingsError for a pepper that is not that of the keys.
    */
   ready(): Promise<void>;
   /**
@@ -161,6 +161,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     ],
     onMalformed: observer.onMalformed,
     ready: async () => {
+      await limits.connected;
       const checkKeys = async () => {
         await keys.store.ping();
         const keysWithout = await checkPeppers(peppers, keys.store);

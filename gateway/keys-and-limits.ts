@@ -112,6 +112,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
     banRules,
     admission,
     guards: shared.guards,
+    connected: shared.connected,
     /** Makes every gateway look up again what it remembers of a key, a family of keys or an account. */
     onKeyChange,
     close: () => {

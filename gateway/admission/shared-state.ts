@@ -27,6 +27,11 @@ import type { ShareStrikes } from "./strikes.ts";
 const probeIntervalMs = 250;
 
 export interface SharedState {
+  /**
+   * Resolves when the state is shared, or cannot be for now. A gateway is ready only then, so that limits are exact from
+   * its first request. Never rejects.
+   */
+  readonly connected: Promise<void>;
   /** Counts the requests of accounts. */
   readonly limiter: Limiter;
   readonly guards: {
@@ -101,10 +106,11 @@ export function redisState(options: RedisStateOptions): SharedState {
     void limiter.reportCounts(); // when no request has met the outage, the breaker knows of none
   });
   // A wrong URL is told at the start, not to the first caller.
-  firstAnswer(redis).catch((cause) => breaker.open("start", cause));
+  const connected = firstAnswer(redis).catch((cause) => breaker.open("start", cause));
   const invalidations = new KeyInvalidations(redis);
   const storeClient = throughBreaker(redis, breaker);
   return {
+    connected,
     limiter,
     guards: guardsOf(options, (limit) => {
       const insuranceLimiter = new GuardMemory({ ...limit, points: Math.ceil(limit.points / gateways) });
@@ -124,6 +130,7 @@ export function redisState(options: RedisStateOptions): SharedState {
 /** The state of one gateway without others, or of one of several that share nothing: each counts in its own memory. */
 export function localState(options: SharedStateOptions): SharedState {
   return {
+    connected: Promise.resolve(),
     limiter: options.memory,
     guards: guardsOf(options, (limit) => new GuardMemory(limit)),
     shareStrikes: undefined,

@@ -1,6 +1,7 @@
 /** Connects to Redis or Valkey: one server, a cluster, or servers behind Sentinel. */
 import { once } from "node:events";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
+import { inTime } from "../../runtime/in-time.ts";
 import { answerTimeoutMs, redisInTime } from "./redis-breaker.ts";
 
 const connectTimeoutMs = 1_000;
@@ -102,9 +103,13 @@ export async function probe(redis: Redis | Cluster, key: string): Promise<void> 
   await redisInTime(redis.set(`petstore:probe:{${key}}`, "", "PX", 1_000)); // the braces put it on the same node
 }
 
+/** The longest wait for a first connection: the connection to a sentinel, and then to the master. */
+const firstConnectionMs = 2 * connectTimeoutMs;
+
 /** Resolves when a new connection takes a write; rejects with the first reason why it cannot be made. */
 export async function firstAnswer(redis: Redis | Cluster): Promise<void> {
-  await once(redis, "ready"); // which rejects at "error"
+  const ready = once(redis, "ready"); // which rejects at "error"
+  await inTime(ready, firstConnectionMs, () => new Error(`no connection within ${firstConnectionMs} ms`));
   await probe(redis, "start");
 }
 

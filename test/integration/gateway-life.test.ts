@@ -12,6 +12,7 @@ import { openDatabase } from "../../runtime/database/open.ts";
 import { createLogger } from "../../runtime/log.ts";
 import { expectOutage } from "../support/answers.ts";
 import { request } from "../support/http.ts";
+import { startLink } from "../support/link.ts";
 import { testPepper } from "../support/made-keys.ts";
 import { freePort } from "../support/ports.ts";
 import { type RunningProcess, startScript } from "../support/processes.ts";
@@ -238,6 +239,16 @@ describe("the life of a gateway", () => {
       await gateway.close();
       await expect(ready).rejects.toThrow("the gateway was closed");
     }
+  });
+
+  test("a gateway is not ready before its Redis has answered, or is known to be away", async () => {
+    const redis = await startLink(stack, await freePort());
+    redis.silence();
+    const env = { ...system.gatewayEnv, REDIS_URL: `redis://127.0.0.1:${redis.port}` };
+    const gateway = createGateway(readGatewayConfig(env), { log: createLogger("gateway", "fatal") });
+    stack.defer(() => gateway.close());
+    await gateway.ready();
+    expect(await gateway.metrics.metrics()).toContain("gateway_redis_up 0");
   });
 
   test("a second signal ends a gateway by force a second after the first one, and not earlier", async () => {

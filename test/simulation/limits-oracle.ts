@@ -15,9 +15,6 @@ export interface LimitRules {
 
 const minuteMs = 60_000;
 
-/** By then each gateway has its connection to Redis, and has told what it decided alone before. */
-const connectedMs = 1_000;
-
 /** The number of refusals that brings a ban. */
 const refusalsOfBan = 30;
 
@@ -33,7 +30,7 @@ const uncounted = 40;
 /** @returns what contradicts the limits */
 export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRules): string[] {
   const { limit, unixMs, phaseMs, alone, faults } = rules;
-  const isExact = (callMs: number) => alone === 0 && faults === 0 && callMs > connectedMs;
+  const isExact = alone === 0 && faults === 0;
   const windowOf = (atMs: number) => Math.floor((unixMs(atMs) + phaseMs) / minuteMs);
   const violations: string[] = [];
   const admitted = new Map<number, number>();
@@ -43,7 +40,7 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
     const isSure = window === windowOf(returnMs);
     const count = (counts: Map<number, number>, place: number) => counts.set(place, (counts.get(place) ?? 0) + 1);
     if (status === 429) {
-      if (isExact(callMs) && isSure && code === "rate_limit_exceeded") {
+      if (isExact && isSure && code === "rate_limit_exceeded") {
         const most = (admitted.get(window) ?? 0) + (perhaps.get(window) ?? 0);
         if (most < limit) violations.push(`a request of ${callMs.toFixed(0)} got 429 after ${most} of ${limit}`);
       }
@@ -51,7 +48,7 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
       count(admitted, window);
       const least = admitted.get(window)!;
       const most = least + (perhaps.get(window) ?? 0);
-      if (isExact(callMs) && status === 200 && (left > limit - least || left < limit - most)) {
+      if (isExact && status === 200 && (left > limit - least || left < limit - most)) {
         violations.push(`a request of ${callMs.toFixed(0)} left ${left} after ${most} of ${limit}`);
       }
     } else for (const place of new Set([window, windowOf(returnMs)])) count(perhaps, place);
