@@ -2,9 +2,9 @@
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
 
 const { changesSince } = StockList.prototype;
-StockList.prototype.changesSince = function ({ epoch, revision }) {
+StockList.prototype.changesSince = function ({ epoch, revision }, accountId) {
   const isOld = revision < this.last!.snapshot.revision;
-  return changesSince.call(this, { epoch, revision: isOld ? revision + 1n : revision });
+  return changesSince.call(this, { epoch, revision: isOld ? revision + 1n : revision }, accountId);
 };
 
 await import("../../gateway/main.ts");

@@ -13,7 +13,7 @@ const timeoutMs = 60_000;
 async function changesSince(list: StockList, etag: string): Promise<Difference> {
   const [epoch, revision] = [etag.slice(1, 9), BigInt(etag.slice(10, -1))];
   await list.readFresh();
-  const body = await list.changesSince({ epoch, revision });
+  const body = await list.changesSince({ epoch, revision }, "acme");
   const text = textOf(body);
   expect(Buffer.byteLength(text)).toBe(body.length);
   return readDifference(text);
@@ -129,11 +129,11 @@ test.each([
   const since = { epoch: (await list.readFresh()).etag.slice(1, 9), revision: stock.revision };
   for (let i = 0; i < count; i++) stock.set(BigInt(i), 1_000);
   await list.readFresh();
-  const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => list.changesSince(since)));
+  const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => list.changesSince(since, "acme")));
   for (const body of others) expect(body).toBe(first);
   stock.set(9_999n, 2_000);
   await list.readFresh();
-  const later = readDifference(textOf(await list.changesSince(since)));
+  const later = readDifference(textOf(await list.changesSince(since, "acme")));
   expect(later.changed).toHaveLength(count + 1);
 });
 
@@ -194,7 +194,7 @@ test("a difference of hundreds of entries is in bytes that count as held, and on
     const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
     for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
     await list.readFresh();
-    const { text, pieces, length } = await list.changesSince({ epoch, revision });
+    const { text, pieces, length } = await list.changesSince({ epoch, revision }, "acme");
     expect(text !== undefined).toBe(isText);
     expect(Buffer.concat(pieces)).toHaveLength(isText ? 0 : length);
   }
@@ -209,7 +209,7 @@ test("of many readers who ask at once, few get their short difference in one tur
   const bytesByTurn = new Map<number, number>();
   const reads = Array.from({ length: 200 }, async (_, i) => {
     const [first, second] = [revision + 600n, revision + 700n];
-    const { length } = await list.changesSince({ epoch, revision: i % 2 === 0 ? first : second });
+    const { length } = await list.changesSince({ epoch, revision: i % 2 === 0 ? first : second }, "acme");
     bytesByTurn.set(turns.count, (bytesByTurn.get(turns.count) ?? 0) + length);
     return length;
   });
@@ -226,7 +226,7 @@ test("of many readers who ask at once, no two have their too many changes search
   await list.readFresh();
   using turns = new TurnCounter();
   const reads = Array.from({ length: 50 }, async (_, i) => {
-    await expect(list.changesSince({ epoch, revision: revision + BigInt(i) })).rejects.toThrow("too many");
+    await expect(list.changesSince({ epoch, revision: revision + BigInt(i) }, "acme")).rejects.toThrow("too many");
     return turns.count;
   });
   expect(new Set(await Promise.all(reads)).size).toBe(50);
@@ -240,11 +240,11 @@ test("long differences that many readers ask for at once are rendered one after 
   const { arrayBuffers: before } = process.memoryUsage();
   let rendered = 0;
   const reads = Array.from({ length: 30 }, async (_, i) => {
-    const { length } = await list.changesSince({ epoch, revision: revision + BigInt(i) });
+    const { length } = await list.changesSince({ epoch, revision: revision + BigInt(i) }, "acme");
     rendered += 1;
     if (rendered === 1) expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(4 * length);
   });
-  expect((await list.changesSince({ epoch, revision: revision + 39_990n })).length).toBeLessThan(1_000);
+  expect((await list.changesSince({ epoch, revision: revision + 39_990n }, "acme")).length).toBeLessThan(1_000);
   expect(rendered).toBe(0); // a short difference waits for no long one
   await Promise.all(reads);
 });
@@ -277,7 +277,7 @@ test.each([
   const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
   for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
   await list.readFresh();
-  const [first, second] = [0n, 1n].map((i) => list.changesSince({ epoch, revision: revision + i }));
+  const [first, second] = [0n, 1n].map((i) => list.changesSince({ epoch, revision: revision + i }, "acme"));
   const refused = expect(second).rejects.toMatchObject({ code: "timeout" });
   for (let turn = 0; turn < turnsToFirst; turn++) await nextTurn();
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_100);

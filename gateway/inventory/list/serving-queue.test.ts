@@ -8,7 +8,7 @@ async function servedByTurn(readers: number, make: () => Promise<Body>, sinceMs 
   const byTurn = new Map<number, number>();
   let turn = 0;
   const note = () => void byTurn.set(turn, (byTurn.get(turn) ?? 0) + 1);
-  const served = Array.from({ length: readers }, () => queue.serve("a", sinceMs, make).then(note, note));
+  const served = Array.from({ length: readers }, () => queue.serve("a", "acme", sinceMs, make).then(note, note));
   let isOver = false;
   void Promise.all(served).then(() => {
     isOver = true;
@@ -30,4 +30,18 @@ test.each([
 test("readers who waited for too long are refused over several turns, and nothing is made", async () => {
   const make = () => Promise.reject(new Error("made for nobody"));
   expect(await servedByTurn(600, make, performance.now() - 1_001)).toEqual([256, 256, 88]);
+});
+
+test("accounts take turns, so that many bodies of one do not hold up one of another", async () => {
+  const queue = new ServingQueue<Body>(1_000);
+  const made: string[] = [];
+  const ask = (accountId: string, name: string) =>
+    queue.serve(name, accountId, performance.now(), async () => {
+      made.push(name);
+      return bodyOfText(name);
+    });
+  const asked = ["a", "b", "c", "d"].map((name) => ask("acme", name));
+  for (const name of ["c", "e"]) asked.push(ask("umbrella", name)); // it shares one of them
+  await Promise.all(asked);
+  expect(made).toEqual(["a", "c", "b", "e", "d"]);
 });

@@ -15,11 +15,22 @@ interface Reader<T> {
   readonly reject: (error: unknown) => void;
 }
 
-/** A queue of bodies to make, each with its readers. Other requests come in between two bodies. */
+/** A body to make. */
+interface Wanted<T> {
+  readonly make: () => Promise<T>;
+  readonly readers: Reader<T>[];
+}
+
+/**
+ * A queue of bodies to make, each with its readers. Accounts take turns, so that one with many bodies to make does not
+ * hold up the others, and other requests come in between two bodies.
+ */
 export class ServingQueue<T extends Body | undefined> {
   readonly #timeoutMs: number;
-  /** The readers of each body that is not begun yet, by its name. */
-  readonly #waiting = new Map<string, Reader<T>[]>();
+  /** The bodies that are not begun yet, by their names. */
+  readonly #wanted = new Map<string, Wanted<T>>();
+  /** The names of the bodies that each account waits for. The account whose turn it is comes first. */
+  readonly #turns = new Map<string, Set<string>>();
   /** Resolves when the last body in the queue has been given out. */
   #last = Promise.resolve();
 
@@ -32,26 +43,30 @@ export class ServingQueue<T extends Body | undefined> {
    * Waits for a body that is begun after this call.
    *
    * @param name readers who wait for the same name share one body
+   * @param accountId of the reader
    * @param sinceMs when the reader's wait began, by `performance.now()`
    * @throws ApiError timeout for a reader that has waited for too long; what `make` throws
    */
-  serve(name: string, sinceMs: number, make: () => Promise<T>): Promise<T> {
+  serve(name: string, accountId: string, sinceMs: number, make: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const reader = { sinceMs, resolve, reject };
-      const readers = this.#waiting.get(name);
-      if (readers) return void readers.push(reader);
-      this.#waiting.set(name, [reader]);
-      this.#last = this.#last.then(() => this.#makeFor(name, make));
+      const names = this.#turns.get(accountId);
+      if (names) names.add(name);
+      else this.#turns.set(accountId, new Set([name]));
+      const wanted = this.#wanted.get(name);
+      if (wanted) return void wanted.readers.push(reader);
+      this.#wanted.set(name, { make, readers: [reader] });
+      this.#last = this.#last.then(() => this.#makeNext());
     });
   }
 
   /** Never rejects. */
-  async #makeFor(name: string, make: () => Promise<T>): Promise<void> {
+  async #makeNext(): Promise<void> {
     await nextTurn(); // the readers before have begun to send, which counts their body
-    const { inTime = [], late = [] } = Object.groupBy(this.#waiting.get(name)!, ({ sinceMs }) =>
+    const { make, readers } = this.#takeNext();
+    const { inTime = [], late = [] } = Object.groupBy(readers, ({ sinceMs }) =>
       performance.now() - sinceMs <= this.#timeoutMs ? "inTime" : "late",
     );
-    this.#waiting.delete(name);
     const lateError = new ApiError("timeout", { cause: new Error("too many differences were asked for at once") });
     await inTurns(late, answersPerTurn, ({ reject }) => reject(lateError));
     if (inTime.length === 0) return;
@@ -61,6 +76,19 @@ export class ServingQueue<T extends Body | undefined> {
       await inTurns(inTime, Math.min(fitting, answersPerTurn), ({ resolve }) => resolve(body));
     } catch (error) {
       await inTurns(inTime, answersPerTurn, ({ reject }) => reject(error));
+    }
+  }
+
+  #takeNext(): Wanted<T> {
+    for (;;) {
+      const [accountId, names] = this.#turns.entries().next().value!;
+      const name = names.values().next().value!;
+      names.delete(name);
+      this.#turns.delete(accountId);
+      if (names.size > 0) this.#turns.set(accountId, names); // behind the others
+      const wanted = this.#wanted.get(name);
+      this.#wanted.delete(name);
+      if (wanted) return wanted; // else another account has shared its body
     }
   }
 }

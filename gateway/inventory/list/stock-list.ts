@@ -84,20 +84,21 @@ export class StockList {
    * Makes the difference between the list at a revision and now, from memory. To be called after `readFresh`.
    *
    * @param since an `ETag` of the list
+   * @param accountId of the reader: accounts take turns
    * @returns what `renderDifference` makes
    * @throws ApiError changes_unavailable for a position of another epoch, of the future or below the floor, and for too
    *   many changes; ApiError timeout
    */
-  async changesSince(since: ListTag): Promise<Body> {
+  async changesSince(since: ListTag, accountId: string): Promise<Body> {
     this.#snapshotSince(since); // what is refused need not wait
     const askedMs = performance.now();
     const name = `${since.epoch}-${since.revision}`;
-    const short = await this.#shortDifferences.serve(name, askedMs, async () => {
+    const short = await this.#shortDifferences.serve(name, accountId, askedMs, async () => {
       const difference = findDifference(this.#snapshotSince(since), since.revision, fewChanges);
       return difference && (await renderDifference(difference));
     });
     if (short) return short;
-    return await this.#longDifferences.serve(name, askedMs, async () => {
+    return await this.#longDifferences.serve(name, accountId, askedMs, async () => {
       const snapshot = this.#snapshotSince(since);
       const difference = findDifference(snapshot, since.revision, maxAnswered(snapshot));
       if (!difference) throw new ApiError("changes_unavailable");

@@ -109,7 +109,7 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const applied = await longPolls.holdUntilChange(request, response, { petId: undefined, isUnchanged });
     const changes = async () => {
       await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
-      const body = await list.changesSince(since);
+      const body = await list.changesSince(since, contextOf(response).principal!.accountId);
       if (hasWaited(response)) pinBody(request, response, body, pinnedBodies); // the look-up of its key may wait, too
       return body;
     };
