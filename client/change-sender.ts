@@ -78,18 +78,7 @@ export class ChangeSender {
       const latestMs = deadlineMs();
       const untilMs = isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
       const earlierMayHappen = performance.now() < earlierMayHappenUntilMs;
-      const thrown: unknown[] = [];
-      // What it throws would fail the others of the message.
-      const isStillWanted = () => {
-        try {
-          return isWanted();
-        } catch (error) {
-          thrown.push(error);
-          return false;
-        }
-      };
-      const found = await this.#sessions.submit({ ...request, changes }, untilMs, isStillWanted);
-      if (thrown.length > 0) throw thrown[0];
+      const found = await this.#sessions.submit({ ...request, changes }, untilMs, isWanted);
       const earlier = unsettled.map((i) => outcomes[i]);
       const settled = settledBy(request, found, earlier, earlierMayHappen);
       for (const [i, place] of unsettled.entries()) {

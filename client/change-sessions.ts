@@ -28,8 +28,8 @@ interface QueuedRequest {
   readonly request: ChangeRequest;
   readonly deadlineMs: number;
   readonly isWanted: () => boolean;
-  /** Gives its caller the outcomes; only the first call counts. */
-  readonly end: (outcomes: readonly ChangeOutcome[]) => void;
+  /** Gives its caller the outcomes, or an error; only the first call counts. */
+  readonly end: (outcomes: readonly ChangeOutcome[] | Promise<never>) => void;
   isSent: boolean;
   isEnded: boolean;
 }
@@ -68,7 +68,7 @@ export class ChangeSessions {
   }
 
   /**
-   * Sends a request once. Never rejects.
+   * Sends a request once.
    *
    * When the answer is lost, a request that happens once ends immediately: `ChangeSender` repeats it and waits for the
    * deadline. Any other request that may have happened ends with an error at its deadline. After the deadline the
@@ -79,6 +79,7 @@ export class ChangeSessions {
    * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the
    *   caller sends next
    * @returns an outcome for each change, in order
+   * @throws what `isWanted` throws; then the request is not sent
    */
   submit(request: ChangeRequest, deadlineMs: number, isWanted: () => boolean): Promise<readonly ChangeOutcome[]> {
     return new Promise((resolve) => {
@@ -92,7 +93,7 @@ export class ChangeSessions {
       // immediate.
       const onLate = () => waiting.end(forAll(request, late(waiting.isSent)));
       const timer = setTimeout(() => setImmediate(onLate), Math.ceil(leftMs) + 1);
-      const end = (outcomes: readonly ChangeOutcome[]) => {
+      const end: QueuedRequest["end"] = (outcomes) => {
         if (waiting.isEnded) return;
         waiting.isEnded = true;
         clearTimeout(timer);
@@ -193,12 +194,7 @@ export class ChangeSessions {
     const changes = taken.flatMap(({ request }) => request.changes);
     const read = ({ results }: ApplyChangesResponse) => {
       const outcomes = toOutcomes(changes, results);
-      let at = 0;
-      for (const { request, end } of taken) {
-        const from = at;
-        at += request.changes.length;
-        end(outcomes.slice(from, at));
-      }
+      for (const { request, end } of taken) end(outcomes.splice(0, request.changes.length));
       return true;
     };
     const untilMs = Math.max(...taken.map(({ deadlineMs }) => deadlineMs));
@@ -222,9 +218,13 @@ export class ChangeSessions {
       if (count > maxMessageChanges && taken.length > 0) break;
       this.#waiting.shift();
       if (next.isEnded) continue;
-      next.isSent = next.isWanted();
-      if (next.isSent) taken.push(next);
-      else next.end(forAll(next.request, notSent("the caller has left", undefined, "CANCELLED")));
+      try {
+        next.isSent = next.isWanted();
+        if (next.isSent) taken.push(next);
+        else next.end(forAll(next.request, notSent("the caller has left", undefined, "CANCELLED")));
+      } catch (error) {
+        next.end(Promise.reject(error)); // of this caller alone: the others of the message are sent
+      }
     }
     return taken;
   }
