@@ -109,7 +109,7 @@ export class Session<Question, Message> {
   #take(message: Message): void {
     const asked = this.#asked;
     if (!asked) {
-      this.#giveUp(undefined); // nobody has asked: it must not answer the next question
+      this.#giveUp(undefined); // no question waits: it must not answer the next one
       return;
     }
     try {

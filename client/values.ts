@@ -68,7 +68,11 @@ export function checkPosition(position: Position | undefined): Position {
   return { epoch: checkText("epoch", position?.epoch), revision: checkInt64("revision", position?.revision) };
 }
 
-/** Passes on the revisions that a change expects: undefined where any will do. @throws InventoryError INVALID_ARGUMENT */
+/**
+ * Passes on the revisions that a change expects: undefined where any will do.
+ *
+ * @throws InventoryError INVALID_ARGUMENT
+ */
 export function checkExpected(expected: bigint | readonly bigint[] | undefined): bigint[] | undefined {
   if (expected === undefined) return undefined;
   if (!Array.isArray(expected)) return [checkInt64("expectedRevision", expected)];

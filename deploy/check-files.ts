@@ -1,6 +1,6 @@
 /**
- * Checks that the files made from the OpenAPI document, the REST client and the settings are up to date, that no merge is
- * half done, and that no link of a document is broken: `npm run check:files`.
+ * Checks that the files made from the OpenAPI document, the REST client and the settings are up to date, that no merge
+ * is half done, and that no link of a document is broken: `npm run check:files`.
  */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";

@@ -6,7 +6,11 @@ import { suiteStack, temporaryFolder } from "../test/support/stack.ts";
 const run = promisify(execFile);
 const stack = suiteStack();
 
-/** Restores from what a shell command gives, with a `docker` that only notes its calls. @returns whether there were any */
+/**
+ * Restores from what a shell command gives, with a `docker` that only notes its calls.
+ *
+ * @returns whether there were any
+ */
 async function restore(
   input: string,
   backup: string,

@@ -67,13 +67,12 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
   const { REDIS_URL: redisUrl, GATEWAY_REPLICAS: gateways } = config;
   const options: SharedStateOptions = {
     memory: new MemoryWindows({ maxAccounts, gateways, now }),
+    gateways,
     keyedUpdatesPerDay: config.KEYED_UPDATES_PER_DAY,
     onThrottled: (plan) => observer.onThrottled(plan, "account"),
   };
   const shared =
-    redisUrl === undefined
-      ? localState(options)
-      : redisState({ ...options, redisUrl, gateways, log, metrics: observer.metrics });
+    redisUrl === undefined ? localState(options) : redisState({ ...options, redisUrl, log, metrics: observer.metrics });
   shared.onInvalidation((id) => keys.authenticator.forget(id));
   const onKeyChange = (id: string) => {
     keys.authenticator.forget(id);

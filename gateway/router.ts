@@ -117,8 +117,8 @@ function requestHandler(routes: readonly Route[], options: RouterOptions): Reque
 }
 
 /**
- * Enters the operation of a request that has been admitted: gives the context its name, and the request the parameters of
- * its path.
+ * Enters the operation of a request that has been admitted: gives the context its name, and the request the parameters
+ * of its path.
  *
  * @throws ApiError not_found, method_not_allowed, invalid_request
  */

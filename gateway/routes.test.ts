@@ -10,7 +10,7 @@ const unused = (): never => {
   throw new Error("a route was used");
 };
 
-const guard = new AccountGuard(new GuardMemory(rotationLimit), unused);
+const guard = new AccountGuard(rotationLimit, new GuardMemory(rotationLimit), unused);
 
 const deps: OperationDeps = {
   stock: {

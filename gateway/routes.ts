@@ -25,8 +25,8 @@ import type { PassThrough } from "./passthrough/handler.ts";
 
 export interface Operation extends OperationAccess {
   /**
-   * Its operationId in `openapi.yaml`, which also names it in metrics, logs, spans, `DEPRECATIONS`, and in the fingerprints
-   * and counts that are kept: never rename one.
+   * Its operationId in `openapi.yaml`, which also names it in metrics, logs, spans, `DEPRECATIONS`, and in the
+   * fingerprints and counts that are kept: never rename one.
    */
   readonly name: string;
   /**

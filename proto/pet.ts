@@ -45,7 +45,9 @@ export type ItemInput = Omit<Item, "revision">;
 /** The names of an entry's fields, in the order in which files have them. */
 export const itemFields = ["petId", "quantity", "status"] as const satisfies readonly (keyof ItemInput)[];
 
-/** An entry, or what is left of a removed one for a while, so that readers of lists and changes learn of its removal. */
+/**
+ * An entry, or what is left of a removed one for a while, so that readers of lists and changes learn of its removal.
+ */
 export interface ListedItem extends Item {
   /** The entry was removed, by `revision`; quantity and status are those that it had. */
   readonly removed: boolean;

@@ -118,7 +118,10 @@ export function createSender({
   return send;
 }
 
-/** Why `fetch` failed: Node and Bun give a code, as `ENOTFOUND` or `ECONNREFUSED`; browsers tell no more than that it did. */
+/**
+ * Why `fetch` failed: Node and Bun give a code, as `ENOTFOUND` or `ECONNREFUSED`; browsers tell no more than that it
+ * did.
+ */
 function reasonOf(fault: unknown): string {
   const { name, message, code, cause } = fault as Error & { code?: unknown; cause?: { code?: unknown } };
   if (name === "AbortError") return "the time was up";

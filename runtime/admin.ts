@@ -12,7 +12,10 @@ export interface AdminOptions {
   readonly metrics: Registry;
   /** Resolves when the process can serve, with what operators should know; rejects with the reason when it cannot. */
   readonly ready: () => Promise<readonly string[]>;
-  /** Gets a line when a process that was ready cannot serve for a reason that an operator can mend, and when it can again. */
+  /**
+   * Gets a line when a process that was ready cannot serve for a reason that an operator can mend, and when it can
+   * again.
+   */
   readonly log: Logger;
 }
 

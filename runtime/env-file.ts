@@ -15,9 +15,9 @@ export function loadEnvFile(): void {
 }
 
 /**
- * Returns a line for each name that is nearly one of these settings, and so takes no effect. Other names may be settings
- * of another command, which shares the file. The environment has names of other programs, too. So a name there is not
- * reported when the setting that it resembles is set.
+ * Returns a line for each name that is nearly one of these settings, and so takes no effect. Other names may be
+ * settings of another command, which shares the file. The environment has names of other programs, too. So a name there
+ * is not reported when the setting that it resembles is set.
  */
 export function mistypedNames(settings: readonly string[], env: NodeJS.ProcessEnv = process.env): string[] {
   const inFile = readEnvFile();

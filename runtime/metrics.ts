@@ -13,8 +13,8 @@ export interface MetricOptions {
 }
 
 /**
- * Makes a registry with the metrics of any process: prom-client's of CPU, memory, event loop and garbage collection, and
- * the failures of invariants.
+ * Makes a registry with the metrics of any process: prom-client's of CPU, memory, event loop and garbage collection,
+ * and the failures of invariants.
  */
 export function createRegistry(): Registry {
   const registry = new Registry();

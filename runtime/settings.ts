@@ -199,7 +199,9 @@ export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 }
 
-/** The form of the texts that `parseIsoTime` reads. A time without an offset would mean another moment on every machine. */
+/**
+ * The form of the texts that `parseIsoTime` reads. A time without an offset would mean another moment on every machine.
+ */
 export const isoTimePattern = `${z.regexes.date.source}|${z.regexes.datetime({ offset: true }).source}`.replace(
   /[\^$]/g,
   "",

@@ -39,6 +39,7 @@ const folders = [
 const maxLines = 250;
 const maxTestLines = 500;
 const maxTitleLength = 90;
+const maxColumns = 120;
 
 const root = join(import.meta.dirname, "..");
 const sources = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.ts"], {
@@ -147,6 +148,16 @@ test(`no file of the tests has more than ${maxTestLines} lines`, () => {
   expect(testFiles.filter(hasMoreLines(maxTestLines))).toEqual([]);
 });
 
+test(`no comment goes beyond column ${maxColumns}`, () => {
+  const long = [...files, ...testFiles].flatMap((file) => {
+    const lines = texts.get(file)!.split("\n");
+    return lines
+      .filter((line) => line.length > maxColumns && /^ *(\/\/|\/?\*)|[;,{] \/\/ /.test(line))
+      .map((line) => [file, line]);
+  });
+  expect(long).toEqual([]);
+});
+
 interface Node {
   readonly type: string;
   readonly start: number;
@@ -178,7 +189,7 @@ function titlesOf(file: string): Title[] {
   return found;
 }
 
-/** What a call such as `test(…)`, `test.each(…)(…)` or `describe(…)` declares, or undefined for another call. */
+/** What a call such as `test(…)`, `test.each(…)(…)` or `describe(…)` declares; undefined for another call. */
 function declarationOf(call: Node): { start: number; end: number; isGroup: boolean } | undefined {
   const name = calledName(call.callee as Node);
   const [title] = call.arguments as Node[];

@@ -11,7 +11,7 @@ test("each guard of accounts counts in Redis under a name of its own below petst
 });
 
 test("a guard in memory counts on when the clock is set back, and names no wait above its window", async () => {
-  const guard = new AccountGuard(new GuardMemory(ownAccountLimit), () => {});
+  const guard = new AccountGuard(ownAccountLimit, new GuardMemory(ownAccountLimit), () => {});
   for (let i = 0; i < 58; i++) await guard.charge("a");
   jest.spyOn(Date, "now").mockImplementation(() => realNow() - 3_600_000);
   for (const [admitted, remaining] of [
@@ -27,7 +27,7 @@ test("a guard in memory counts on when the clock is set back, and names no wait 
 });
 
 test("every refusal of a guard names the end of its window, also while it is remembered", async () => {
-  const guard = new AccountGuard(new GuardMemory(keyedUpdateLimit(1)), () => {});
+  const guard = new AccountGuard(keyedUpdateLimit(1), new GuardMemory(keyedUpdateLimit(1)), () => {});
   expect(await guard.charge("a")).toMatchObject({ admitted: true });
   for (let refused = 0; refused < 3; refused++) {
     const { admitted, states, nowMs } = await guard.charge("a");

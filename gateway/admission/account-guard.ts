@@ -38,8 +38,8 @@ export function keyedUpdateLimit(perDay: number): GuardLimit {
 
 /**
  * What `RateLimiterRedis` runs: it adds points only if all of them fit, so that a large request which is refused takes
- * nothing from smaller ones. When the clock of Redis has been set back since a window began, it begins again. ARGV: points
- * to add, seconds, points of the limit. Returns the sum and its time left in ms.
+ * nothing from smaller ones. When the clock of Redis has been set back since a window began, it begins again. ARGV:
+ * points to add, seconds, points of the limit. Returns the sum and its time left in ms.
  */
 export const guardScript = `
 local ttl = redis.call('pttl', KEYS[1])
@@ -90,15 +90,16 @@ export class AccountGuard {
   readonly windows: readonly Window[];
 
   /**
-   * @param limiter has one of the limits above. It needs no other bound on its memory: it forgets an id after its
-   *   window, and only operators make accounts and families of keys
+   * @param limit one of those above, as it is shown
+   * @param limiter counts by it, or by this gateway's share of it. It needs no other bound on its memory: it forgets an
+   *   id after its window, and only operators make accounts and families of keys
    * @param onThrottled gets the plan of every caller that is refused
    */
-  constructor(limiter: RateLimiterAbstract, onThrottled: (plan: PlanName) => void) {
+  constructor(limit: GuardLimit, limiter: RateLimiterAbstract, onThrottled: (plan: PlanName) => void) {
     this.#limiter = limiter;
     this.#onThrottled = onThrottled;
-    const { keyPrefix, points: limit, duration: seconds } = limiter;
-    this.windows = [{ name: keyPrefix.replace("petstore:", ""), seconds, limit }];
+    const { keyPrefix, points, duration: seconds } = limit;
+    this.windows = [{ name: keyPrefix.replace("petstore:", ""), seconds, limit: points }];
   }
 
   /**

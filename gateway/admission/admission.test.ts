@@ -51,7 +51,9 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     onUse: ({ keyId }, use) => used.push(`${keyId} ${use}`),
     limiter,
     windowsFor: windowsFor({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
-    accountGuard: new AccountGuard(new RateLimiterMemory(ownAccountLimit), () => reasons.push("account")),
+    accountGuard: new AccountGuard(ownAccountLimit, new RateLimiterMemory(ownAccountLimit), () =>
+      reasons.push("account"),
+    ),
     guardPerMinute,
     strikes: { throttled: (familyId, waitMs) => refused.push({ familyId, waitMs }) },
     onThrottled: (_plan, reason) => reasons.push(reason),

@@ -223,7 +223,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return cause;
   }
 
-  /** Refuses an address. Its connection closes, so that it holds none; that of a proxy, which serves many, stays open. */
+  /**
+   * Refuses an address. Its connection closes, so that it holds none; that of a proxy, which serves many, stays open.
+   */
   function refuseAddress(socket: Socket, context: RequestContext, by: AddressGuard, decision: Decision): ApiError {
     context.limitHeaders = limitHeaders(by.windows, decision);
     onThrottled("none", "address");

@@ -1,7 +1,7 @@
 /** What the gateways of a deployment share: counts of requests and strikes, guards, invalidations of keys. */
 import type { Cluster, Redis } from "ioredis";
 import type { Registry } from "prom-client";
-import { type RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible";
+import { RateLimiterRedis } from "rate-limiter-flexible";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, gauge } from "../../runtime/metrics.ts";
 import { reasonFields } from "../../runtime/operator-error.ts";
@@ -28,8 +28,8 @@ const probeIntervalMs = 250;
 
 export interface SharedState {
   /**
-   * Resolves when the state is shared, or cannot be for now. A gateway is ready only then, so that limits are exact from
-   * its first request. Never rejects.
+   * Resolves when the state is shared, or cannot be for now. A gateway is ready only then, so that limits are exact
+   * from its first request. Never rejects.
    */
   readonly connected: Promise<void>;
   /** Counts the requests of accounts. */
@@ -54,6 +54,8 @@ export interface SharedState {
 export interface SharedStateOptions {
   /** Keeps what this gateway knows of the windows, and decides where Redis does not. */
   readonly memory: MemoryWindows;
+  /** How many gateways there are. */
+  readonly gateways: number;
   /** Entries that an account may update with an Idempotency-Key in a day. */
   readonly keyedUpdatesPerDay: number;
   /** Gets the plan of every caller that a guard refuses. */
@@ -63,8 +65,6 @@ export interface SharedStateOptions {
 export interface RedisStateOptions extends SharedStateOptions {
   /** A URL as `connectRedis` takes it. */
   readonly redisUrl: string;
-  /** How many gateways there are. */
-  readonly gateways: number;
   readonly log: Logger;
   readonly metrics: Registry;
 }
@@ -75,7 +75,7 @@ export interface RedisStateOptions extends SharedStateOptions {
  * gateway admits its share.
  */
 export function redisState(options: RedisStateOptions): SharedState {
-  const { redisUrl, gateways, memory, log, metrics } = options;
+  const { redisUrl, memory, log, metrics } = options;
   const redis = connectRedis(redisUrl);
   /** Why there is no connection. A command only knows that there is none. */
   let connectionFault: unknown;
@@ -112,8 +112,7 @@ export function redisState(options: RedisStateOptions): SharedState {
   return {
     connected,
     limiter,
-    guards: guardsOf(options, (limit) => {
-      const insuranceLimiter = new GuardMemory({ ...limit, points: Math.ceil(limit.points / gateways) });
+    guards: guardsOf(options, (limit, insuranceLimiter) => {
       return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter, customIncrTtlLuaScript: guardScript });
     }),
     shareStrikes: shareStrikes(redis, breaker),
@@ -132,7 +131,7 @@ export function localState(options: SharedStateOptions): SharedState {
   return {
     connected: Promise.resolve(),
     limiter: options.memory,
-    guards: guardsOf(options, (limit) => new GuardMemory(limit)),
+    guards: guardsOf(options, (_limit, alone) => alone),
     shareStrikes: undefined,
     invalidate: () => {},
     onInvalidation: () => {},
@@ -140,11 +139,15 @@ export function localState(options: SharedStateOptions): SharedState {
   };
 }
 
+/** @param limiterOf gets a limit, and what decides about this gateway's share of it alone */
 function guardsOf(
-  { keyedUpdatesPerDay, onThrottled }: SharedStateOptions,
-  limiterOf: (limit: GuardLimit) => RateLimiterMemory | RateLimiterRedis,
+  { gateways, keyedUpdatesPerDay, onThrottled }: SharedStateOptions,
+  limiterOf: (limit: GuardLimit, alone: GuardMemory) => GuardMemory | RateLimiterRedis,
 ): SharedState["guards"] {
-  const guard = (limit: GuardLimit) => new AccountGuard(limiterOf(limit), onThrottled);
+  const guard = (limit: GuardLimit) => {
+    const alone = new GuardMemory({ ...limit, points: Math.ceil(limit.points / gateways) });
+    return new AccountGuard(limit, limiterOf(limit, alone), onThrottled);
+  };
   return {
     ownAccount: guard(ownAccountLimit),
     rotations: guard(rotationLimit),

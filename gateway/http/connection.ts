@@ -1,4 +1,4 @@
-/** One connection of the public server. It answers one request at a time; what a client sends meanwhile waits as bytes. */
+/** One connection of the public server. It answers one request at a time; what comes meanwhile waits as bytes. */
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { askWhetherThere } from "./leaving-clients.ts";

@@ -29,11 +29,14 @@ export interface Deprecation {
 const date = `(?:none|${isoTimePattern})`;
 const entry = `\\s*[A-Za-z]+=${date}(?:;${date})?(?:;https?://[^\\s,;<>"]+)?(?:;gone)?\\s*`;
 
-/** A pattern of the announcements that operators write: `none`, or `operationId=deprecation;sunset;link;gone` and so on. */
+/**
+ * A pattern of the announcements that operators write: `none`, or `operationId=deprecation;sunset;link;gone` and so on.
+ */
 export const deprecationsPattern = `none|${entry}(?:,${entry})*`;
 
 /**
- * Reads announcements. Only the date of the deprecation has to be there; `none` stands for a date that is not announced.
+ * Reads announcements. Only the date of the deprecation has to be there; `none` stands for a date that is not
+ * announced.
  *
  * @param text of the form of `deprecationsPattern`
  */

@@ -23,7 +23,8 @@ export interface RequestContext {
   readonly requestId: string;
   clientAddress: string;
   /**
-   * `performance.now()` at the arrival, from which durations and deadlines count. Set again when a held request goes on.
+   * `performance.now()` at the arrival, from which durations and deadlines count. Set again when a held request goes
+   * on.
    */
   arrivedMs: number;
   /**

@@ -87,13 +87,14 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
       headersTimeout: Math.min(options.requestTimeoutMs, 10_000),
       connectionsCheckingInterval: 1_000, // Node checks the two time-outs above only this often
       maxHeaderSize: 16 * 1024,
-      insecureHTTPParser: false, // whatever flags the process has: a lenient parser ends a request without an empty line
+      // Whatever flags the process has: a lenient parser ends a request without an empty line.
+      insecureHTTPParser: false,
       requireHostHeader: false, // Node would answer without a body
       optimizeEmptyRequests: true, // a request without a body needs no stream for one, which is costly
     },
     onRequest,
   );
-  server.maxHeadersCount = maxHeaderLines + 1; // more are an error of Node's parser, which does not see the rest of them
+  server.maxHeadersCount = maxHeaderLines + 1; // more are an error of Node's parser, which then reads no further
   server.maxConnections = options.maxConnections;
   const letIn = shareConnections(options, (socket, owner) =>
     connections.add(socket, owner, (fault) => onInvalid(socket, bodyFaults[fault])),

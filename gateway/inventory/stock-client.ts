@@ -56,7 +56,9 @@ export interface StockClient extends StockSource {
   endRepeats(): void;
   /** Updates and adjustments in attempts that are under way. */
   readonly changesInFlight: number;
-  /** Updates so far of which it is not known whether they happened. Those with a key do not count: a repeat finds out. */
+  /**
+   * Updates so far of which it is not known whether they happened. Those with a key do not count: a repeat finds out.
+   */
   readonly updatesUnknown: number;
   close(): void;
 }

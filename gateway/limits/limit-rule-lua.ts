@@ -1,4 +1,6 @@
-/** `charge` of `limit-rule.ts` in Lua, for Redis: the same rule said twice, which the test beside this file compares. */
+/**
+ * `charge` of `limit-rule.ts` in Lua, for Redis: the same rule said twice, which the test beside this file compares.
+ */
 import { lengthsMs } from "./limit-rule.ts";
 
 /**
@@ -8,8 +10,8 @@ import { lengthsMs } from "./limit-rule.ts";
  * KEYS: one for each account.
  * ARGV: milliseconds to add to the clock (for tests); then for each account the name of the gateway's counts, the
  * phase in ms, how many requests it wants to admit, and for each window: limit, index, own, alone, synced, others.
- * Returns the time in Unix ms; then for each account how many requests are admitted, and for each window what is charged
- * to other gateways and to this one.
+ * Returns the time in Unix ms; then for each account how many requests are admitted, and for each window what is
+ * charged to other gateways and to this one.
  *
  * Each key is a hash. The field `total` has index, highest and sum of each window, and the field of a name has index
  * and what is charged to it, all as doubles, because texts take Redis much longer. The key goes with its day, and with

@@ -89,7 +89,9 @@ export interface CountReport {
   readonly counts: readonly Readonly<Count>[];
 }
 
-/** What Redis answers: how many wanted requests it admits, and for each window the charges of others and of this one. */
+/**
+ * What Redis answers: how many wanted requests it admits, and for each window the charges of others and of this one.
+ */
 export interface ChargeAnswer {
   readonly admitted: number;
   readonly windows: readonly { readonly others: number; readonly charged: number }[];

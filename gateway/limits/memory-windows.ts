@@ -4,7 +4,9 @@ import { type Count, indexAt, learn, leftOf, lengthsMs, phaseOf, renew } from ".
 import type { Decision, Limiter, Window, WindowState, WindowsNow } from "./windows.ts";
 
 export interface MemoryWindowsOptions {
-  /** Accounts that are remembered, at 300 bytes each; beyond it the one whose longest window began first is forgotten. */
+  /**
+   * Accounts that are remembered, at 300 bytes each; beyond it the one whose longest window began first is forgotten.
+   */
   readonly maxAccounts: number;
   /** Gateways that share the limits. */
   readonly gateways: number;

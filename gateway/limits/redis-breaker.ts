@@ -32,7 +32,8 @@ export class Breaker {
 
   /**
    * @param key one of the keys of the call
-   * @throws Error while the breaker is open, without a call, and when there is no answer in time; or what the call throws
+   * @throws Error while the breaker is open, without a call, and when there is no answer in time; or what the call
+   *   throws
    */
   async run<T>(key: string, call: () => Promise<T>): Promise<T> {
     if (this.isOpen) throw away();

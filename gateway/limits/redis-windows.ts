@@ -39,7 +39,7 @@ interface AccountBatch {
 }
 
 /** Accounts in one call of the script: Redis does nothing else while it runs. */
-const maxAccounts = 200;
+const accountsPerCall = 200;
 
 /** Requests whose calls are under way together. Redis runs the calls one by one, and all of them have the same wait. */
 const maxTogether = 4_000;
@@ -99,7 +99,7 @@ export class RedisWindows implements Limiter {
     for (const counts of memory.running()) {
       if (breaker.isOpen) return;
       batches.push({ counts, requests: [] });
-      if (batches.length < maxAccounts) continue;
+      if (batches.length < accountsPerCall) continue;
       await this.#askAll(batches);
       batches = [];
     }
@@ -130,8 +130,8 @@ export class RedisWindows implements Limiter {
   /** Asks in calls of a bounded size, all at once: each has the same wait, and they share it. */
   async #askAll(batches: readonly AccountBatch[]): Promise<void> {
     const calls: Promise<void>[] = [];
-    for (let i = 0; i < batches.length; i += maxAccounts) {
-      for (const ofCall of this.#splitBySlot(batches.slice(i, i + maxAccounts))) calls.push(this.#call(ofCall));
+    for (let i = 0; i < batches.length; i += accountsPerCall) {
+      for (const ofCall of this.#splitBySlot(batches.slice(i, i + accountsPerCall))) calls.push(this.#call(ofCall));
     }
     await Promise.all(calls);
   }
@@ -192,7 +192,9 @@ const headLength = 3;
 /** The numbers of each window in a report, in this order. */
 const reportFields = ["limit", "index", "own", "alone", "synced", "others"] as const;
 const reportLength = headLength + reportFields.length * lengthsMs.length;
-/** Numbers of one account in an answer: how many are admitted, and for each window the charges of others and its own. */
+/**
+ * Numbers of one account in an answer: how many are admitted, and for each window the charges of others and its own.
+ */
 const answerLength = 1 + 2 * lengthsMs.length;
 
 type ReportedWindow = Record<(typeof reportFields)[number], number>;

@@ -176,7 +176,7 @@ test("the answers that have ETag or Vary are documented with it", () => {
 
 test("every documented error links to what it means, and no other answer does", () => {
   const links = responses.filter(({ response }) => response.headers.Link && isHelp(response.headers.Link));
-  const ofPets = errors.filter(({ name }) => name === "get /pets/{petId}"); // their link is that of the deprecation, too
+  const ofPets = errors.filter(({ name }) => name === "get /pets/{petId}"); // its deprecation has the link, too
   expect(links).toEqual(errors.filter((error) => !ofPets.includes(error)));
 });
 

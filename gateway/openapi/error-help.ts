@@ -1,4 +1,6 @@
-/** What each error code means and what a client does about it, for the documentation: `Link` of an error leads there. */
+/**
+ * What each error code means and what a client does about it, for the documentation: `Link` of an error leads there.
+ */
 import type { ErrorCode } from "../http/api-error.ts";
 
 export interface ErrorHelp {

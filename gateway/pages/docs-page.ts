@@ -22,7 +22,10 @@ export interface DocsPageOptions extends HtmlPageOptions {
   readonly document: ShownDocument;
 }
 
-/** `/openapi.json`, the page `/docs/` that shows it, both in other forms, and the REST client. The page loads nothing from elsewhere. */
+/**
+ * `/openapi.json`, the page `/docs/` that shows it, both in other forms, and the REST client. The page loads nothing
+ * from elsewhere.
+ */
 export function docsPage({ document, ...options }: DocsPageOptions): Router {
   const own = new Map<string, RequestHandler>([
     ["/", toPage],

@@ -1,5 +1,8 @@
 #!/usr/bin/env node
-/** The operators' command line of the stock, `npm run stock --`: imports, exports, a removal, and the history of an entry. */
+/**
+ * The operators' command line of the stock, `npm run stock --`: imports, exports, a removal, and the history of an
+ * entry.
+ */
 import "../../runtime/node-version.ts";
 import { createWriteStream } from "node:fs";
 import { rename, rm } from "node:fs/promises";

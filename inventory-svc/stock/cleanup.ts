@@ -11,7 +11,9 @@ const hourMs = 60 * 60_000;
 const gapMs = 2 * hourMs;
 const clockWaitMs = 8 * hourMs;
 
-/** How long repeats are answered at least: 24 hours are promised, also when a clock is set forward by less than a gap. */
+/**
+ * How long repeats are answered at least: 24 hours are promised, also when a clock is set forward by less than a gap.
+ */
 const repeatsKeptMs = 24 * hourMs + gapMs;
 
 /** How long the ledger keeps changes. @param historyDays 0 where it keeps no more than repeats need */

@@ -80,7 +80,7 @@ class WorkingStock {
     const rows = changes.flatMap(({ petId }) => this.#rows.get(petId) ?? []);
     const records = changes.flatMap((change) => this.#onceRecords.get(change.once?.id ?? "") ?? []);
     const trial = new WorkingStock({ rows, records, revision: this.revision, lowestId: this.#lowestId });
-    const outcomes = trial.apply({ changes, origin });
+    const outcomes = trial.apply({ changes, origin }); // each by itself: refusals are looked for afterwards
     const refused = outcomes.findIndex(({ kind }) => kind !== "done" && kind !== "replayed");
     if (refused !== -1) return outcomes.map((outcome, i) => (i === refused ? outcome : { kind: "group_refused" }));
     for (const change of trial.ledgerChanges) this.#record(change);

@@ -79,8 +79,9 @@ export class StockStore {
   }
 
   /**
-   * Reads what changed after a position. The rows, the position and the floor of a page come from one statement, so from
-   * one state of the database. Callers that share the read of the head and have the same position share the page, too.
+   * Reads what changed after a position. The rows, the position and the floor of a page come from one statement, so
+   * from one state of the database. Callers that share the read of the head and have the same position share the page,
+   * too.
    *
    * @param limit maximum rows
    * @throws StockUnavailableError
@@ -143,7 +144,7 @@ export class StockStore {
     const changed = rows[0]!.pet_id === null ? [] : rows.map(fromEntryRow);
     invariant(
       changed.every((row) => row.revision > revision && row.revision <= head),
-      "changes are newer than the revision that was asked for, and not newer than the counter",
+      "changes are newer than the revision that was asked for, and not newer than the head",
     );
     const more = changed.length === limit;
     const reached = more ? changed.at(-1)!.revision : head;

@@ -69,7 +69,7 @@ export async function writeInTransaction(
 ): Promise<WriteResult> {
   for (let failures = 1; ; failures++) {
     try {
-      // Requests that nobody wants any more, as after an outage, need not wait for the lock.
+      // Requests whose callers have left, as after an outage, need not wait for the lock.
       const wanted = requests.filter(({ isWanted }) => isWanted());
       return wanted.some(({ group }) => group.changes.length > 0)
         ? await tryWrite(db, statements, wanted, onLocked)

@@ -1,4 +1,6 @@
-/** Makes statements, and runs them: alone, in a transaction, and again where the database has taken back what they did. */
+/**
+ * Makes statements, and runs them: alone, in a transaction, and again where the database has taken back what they did.
+ */
 
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
@@ -29,7 +31,10 @@ export function clockMs(db: Knex): string {
   return isSqlite(db) ? "cast(unixepoch('subsec') * 1000 as integer)" : "cast(unix_timestamp(now(3)) * 1000 as signed)";
 }
 
-/** A table, for FROM, that is read by this index. SQLite needs no such hint: it uses all columns of an index that it can. */
+/**
+ * A table, for FROM, that is read by this index. SQLite needs no such hint: it uses all columns of an index that it
+ * can.
+ */
 export function byIndex(db: Knex, table: string, index: string): Knex.Raw {
   return isSqlite(db) ? db.raw("??", [table]) : db.raw("?? force index (??)", [table, index]);
 }

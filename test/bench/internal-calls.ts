@@ -19,7 +19,9 @@ export interface GrpcRow {
 const entries = 10_000;
 const timeoutMs = 10_000;
 
-/** Measures changes over gRPC: a call for each update, and updates and adjustments of the client, which share messages. */
+/**
+ * Measures changes over gRPC: a call for each update, and updates and adjustments of the client, which share messages.
+ */
 export async function benchGrpc(servers: BenchServers, plan: Plan): Promise<GrpcRow[]> {
   await using stack = new AsyncDisposableStack();
   const { system, processes } = await startOurs(stack, servers, entries);

@@ -168,7 +168,7 @@ describe("the shape of errors", () => {
     expectError(answer, 400, "invalid_request");
     readLimits(answer);
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
-    expect(system.gateways[0]!.output().match(/DEP0170.*/)).toBeNull(); // Node would print the whole target, key and all
+    expect(system.gateways[0]!.output().match(/DEP0170.*/)).toBeNull(); // Node would print the whole target
   });
 
   test.each([

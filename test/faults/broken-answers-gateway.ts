@@ -1,4 +1,5 @@
-// The gateway with a fault in its answers, planted on purpose: most requests for the stock get a 500 and nothing with it.
+// The gateway with a fault in its answers, planted on purpose: most requests for the stock get a 500 and nothing with
+// it.
 import { type IncomingMessage, Server, type ServerResponse } from "node:http";
 
 const { emit } = Server.prototype;

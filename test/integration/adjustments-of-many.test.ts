@@ -1,4 +1,5 @@
-// Checks that adjustments of many entries happen once and together, whichever way and to whichever service they are sent.
+// Checks that adjustments of many entries happen once and together, whichever way and to whichever service they are
+// sent.
 import { createInventoryClient, type InventoryClient } from "../../client/index.ts";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { describeEachDatabase } from "../support/databases.ts";

@@ -240,7 +240,7 @@ describeEachDatabase("migrations", (url) => {
     const dropped: unknown[] = [];
     const down = () => migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
     expect([...(await down()), ...(await down()), ...(await down())]).toEqual(steps.toReversed());
-    const lostChanges = { step: "0005_stock_ledger", rows: new Map([["stock_ledger", 1]]), values: new Map() }; // the created entry
+    const lostChanges = { step: "0005_stock_ledger", rows: new Map([["stock_ledger", 1]]), values: new Map() };
     const noChanges = { step: "0004_stock_floor", rows: new Map(), values: new Map() };
     const lostRequests = { step: "0003_stock_requests", rows: new Map([["stock_requests", 1]]), values: new Map() };
     expect(dropped).toEqual([lostChanges, noChanges, lostRequests]);

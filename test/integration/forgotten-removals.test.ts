@@ -12,7 +12,11 @@ import { adjust, create, remove, update } from "../support/stock-changes.ts";
 const petIdOf = ({ petId }: Item) => petId;
 const hourMs = 3_600_000;
 
-/** Reads all changes after a position in pages of `limit`; of two states, the later counts. @returns undefined for a reset */
+/**
+ * Reads all changes after a position in pages of `limit`; of two states, the later counts.
+ *
+ * @returns undefined for a reset
+ */
 async function changesAfter(store: StockStore, from: Position, limit = 1_000) {
   const latest = new Map<bigint, ListedItem>();
   for (let position = from; ; ) {

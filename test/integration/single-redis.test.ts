@@ -34,7 +34,7 @@ test.each(["redis", "memory"])(
     stack.defer(() => server.stop());
     const replica = startReplica(stack, server.url);
     await until(() => isCounting(replica));
-    const alone = new AccountGuard(new GuardMemory(keyedUpdateLimit(1_000)), () => {});
+    const alone = new AccountGuard(keyedUpdateLimit(1_000), new GuardMemory(keyedUpdateLimit(1_000)), () => {});
     const guard = kind === "redis" ? replica.guards.keyedUpdates : alone;
     const id = newName();
     await guard.charge(id, 950);

@@ -70,7 +70,7 @@ if (missing) console.warn(`The chart on Kubernetes cannot run ${missing}: skippe
   const objects = async ({ path }: Release) => {
     const paths = Object.entries(kinds).flatMap(([version, plurals]) => plurals.map((plural) => path(version, plural)));
     const found = (await Promise.all(paths.map((each) => api.list(each)))).flat();
-    return found.map(({ metadata }) => metadata.name).filter((name) => name !== "kube-root-ca.crt"); // in each namespace
+    return found.map(({ metadata }) => metadata.name).filter((name) => name !== "kube-root-ca.crt");
   };
   const untilMigrating = (release: Release) =>
     until(async () => (await migration(release))?.status.active === 1, waiting);

@@ -1,4 +1,6 @@
-/** HTTP between callers and gateways: the product's server reads the bytes, and a small client writes and reads them. */
+/**
+ * HTTP between callers and gateways: the product's server reads the bytes, and a small client writes and reads them.
+ */
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
@@ -97,7 +99,9 @@ export interface HttpAnswer {
 /** @returns "broken" when the connection ended before the answer, "refused" when there was none, "left" as asked for */
 export type HttpOutcome = HttpAnswer | "broken" | "refused" | "left";
 
-/** Sends a request over a connection of its own. Never rejects; without an answer it waits for as long as that takes. */
+/**
+ * Sends a request over a connection of its own. Never rejects; without an answer it waits for as long as that takes.
+ */
 export function sendHttp(network: Network, from: Host, address: string, request: HttpRequest): Promise<HttpOutcome> {
   const { method, path, headers, body = "", bodyDelayMs = 0, halfCloses, leavesAfterMs } = request;
   return new Promise((resolve) => {

@@ -62,7 +62,9 @@ export interface ModulePrograms {
   readonly named?: Readonly<Record<string, string>>;
 }
 
-/** Builds programs of a module by its own go.mod, which `go install` refuses where that replaces or excludes modules. */
+/**
+ * Builds programs of a module by its own go.mod, which `go install` refuses where that replaces or excludes modules.
+ */
 export async function buildPrograms(target: string, programs: ModulePrograms): Promise<void> {
   const { module, version, packages, change = (goMod) => goMod, named = {} } = programs;
   const { Dir } = await downloadModule(target, `${module}@${version}`);

@@ -34,8 +34,8 @@ export function startReplica(stack: Stack, url: string): Replica {
   };
   const log = pino({ level: "info" }, { write });
   const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 2, now: Date.now });
-  const limits = { memory, keyedUpdatesPerDay: 1_000, onThrottled: () => {} };
-  const state = redisState({ ...limits, redisUrl: url, gateways: 2, log, metrics: new Registry() });
+  const limits = { memory, gateways: 2, keyedUpdatesPerDay: 1_000, onThrottled: () => {} };
+  const state = redisState({ ...limits, redisUrl: url, log, metrics: new Registry() });
   stack.defer(() => state.close());
   state.onInvalidation((id) => heard.push(id));
   return { ...state, heard, logged, reasons };

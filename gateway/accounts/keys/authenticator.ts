@@ -23,7 +23,9 @@ export const maxAgeMs = 8_000;
 /** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */
 const refreshAfterMs = 4_000;
 
-/** How long a key that has ended is refused without a look-up. It never works again, but a clock may have been wrong. */
+/**
+ * How long a key that has ended is refused without a look-up. It never works again, but a clock may have been wrong.
+ */
 const maxEndedAgeMs = 3_600_000;
 
 const maxKnown = 50_000;
@@ -67,7 +69,8 @@ export class Authenticator {
   }
 
   /**
-   * Finds the principal of a token, from memory or from the store. The store is asked only for keys that were made here.
+   * Finds the principal of a token, from memory or from the store. The store is asked only for keys that were made
+   * here.
    *
    * @returns undefined for a token that was not made here, is unknown, revoked or expired
    * @throws what the store throws; OperatorError when too many new keys are being looked up, or it takes too long

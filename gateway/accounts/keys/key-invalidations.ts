@@ -8,8 +8,8 @@ const retryAfterMs = 1_000;
 const heartbeatMs = 2_000;
 
 /**
- * Sends and receives the ids of changed keys and accounts over Redis. A lost invalidation costs time only: every replica
- * looks its keys up again every few seconds.
+ * Sends and receives the ids of changed keys and accounts over Redis. A lost invalidation costs time only: every
+ * replica looks its keys up again every few seconds.
  */
 export class KeyInvalidations {
   readonly #redis: Redis | Cluster;

@@ -30,8 +30,8 @@ export interface RotatedKey {
 export type RotationRefusal = "ended" | "replaced";
 
 /**
- * Makes a new key with the account, scopes and end of the old one. Every other key of the family ends at once, so at most
- * two of them work. Of several rotations at once each sees what the one before has done.
+ * Makes a new key with the account, scopes and end of the old one. Every other key of the family ends at once, so at
+ * most two of them work. Of several rotations at once each sees what the one before has done.
  *
  * @throws the error of the database; then it may have happened or not
  */

@@ -3,8 +3,9 @@ import type { Item, ListedItem } from "../../../proto/pet.ts";
 import { invariant } from "../../../runtime/invariant.ts";
 
 /**
- * Entries in the order of petId, as JSON. A removed one stays among them, with the revision that removed it and no JSON,
- * until it is forgotten. A chunk never changes, so a slow response that holds it sends the state that it began with.
+ * Entries in the order of petId, as JSON. A removed one stays among them, with the revision that removed it and no
+ * JSON, until it is forgotten. A chunk never changes, so a slow response that holds it sends the state that it began
+ * with.
  */
 export interface Chunk {
   readonly petIds: BigInt64Array<ArrayBuffer>;
@@ -126,7 +127,9 @@ function movePlaces(chunk: Chunk, places: readonly Place[]): Pick<Chunk, "petIds
   return { petIds: newPetIds, revisions, offsets: newOffsets };
 }
 
-/** Leaves out the entries that were removed by a revision up to the floor. They have no JSON, so that stays as it is. */
+/**
+ * Leaves out the entries that were removed by a revision up to the floor. They have no JSON, so that stays as it is.
+ */
 export function forgetRemovals(chunk: Chunk, floor: bigint): Chunk {
   if (chunk.firstRemoval > floor) return chunk;
   const kept: number[] = [];

@@ -22,8 +22,8 @@ export interface Difference {
 }
 
 /**
- * Finds what has changed since an older state. Its cost follows the changes up to the maximum: a chunk without one costs
- * a comparison.
+ * Finds what has changed since an older state. Its cost follows the changes up to the maximum: a chunk without one
+ * costs a comparison.
  *
  * @param since the revision of the older state, not below the floor
  * @returns undefined for more changes than `maxChanges`

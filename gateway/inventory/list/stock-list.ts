@@ -38,8 +38,8 @@ export class StockList {
   /** Removals by a revision up to this one may be missing from the list. */
   #floor = 0n;
   /**
-   * Differences are made one after the other, because many may be asked for at once, and `PinnedBodies` counts each only
-   * while it is sent. Long ones, which may be as large as the list, hold up no short ones.
+   * Differences are made one after the other, because many may be asked for at once, and `PinnedBodies` counts each
+   * only while it is sent. Long ones, which may be as large as the list, hold up no short ones.
    */
   readonly #shortDifferences: ServingQueue<Body | undefined>;
   readonly #longDifferences: ServingQueue<Body>;
@@ -129,7 +129,8 @@ export class StockList {
     // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
     const { epoch, revision } = snapshot;
     const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
-    if (isFirstAfterLoad) this.#load = new Load(); // not before: after a failed check, the next one begins with what is loaded
+    // Not before: after a failed check, the next one begins with what is loaded.
+    if (isFirstAfterLoad) this.#load = new Load();
     if (changes.kind === "changes") {
       refuseOlder(snapshot, changes);
       invariant(isFirstAfterLoad || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");

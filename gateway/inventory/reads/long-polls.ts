@@ -37,7 +37,9 @@ interface LongPoll {
 /** How often the list is checked while requests are held. */
 const checkMs = 250;
 
-/** Keys are looked at in turns, an eighth of them at each check, so each one every 2 s: all at once would take too long. */
+/**
+ * Keys are looked at in turns, an eighth of them at each check, so each one every 2 s: all at once would take too long.
+ */
 const rounds = 8;
 
 /** Held requests that go on in one turn of the event loop, so that other requests are served in between. */

@@ -123,6 +123,7 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
 function currentList(response: Response, list: Pick<StockList, "readFresh">): Promise<Snapshot> {
   const context = contextOf(response);
   const begun = context.prefetched as Promise<Snapshot> | undefined;
-  context.prefetched = undefined; // a long response must not keep the list alive: what it sends is counted by `pinnedBodies`
+  // A long response must not keep the list alive: what it sends is counted by `pinnedBodies`.
+  context.prefetched = undefined;
   return begun ?? list.readFresh(context.arrivedMs);
 }

@@ -15,7 +15,8 @@ import { writeError } from "../../http/respond.ts";
 import { bulkUpdateInventory, type UpdateInventoryOptions } from "./update-handlers.ts";
 
 const stack = suiteStack();
-const keyedUpdates = new AccountGuard(new RateLimiterMemory(keyedUpdateLimit(1_000)), () => {});
+const perDay = keyedUpdateLimit(1_000);
+const keyedUpdates = new AccountGuard(perDay, new RateLimiterMemory(perDay), () => {});
 
 type Parts = Omit<UpdateInventoryOptions, "bodyTimeoutMs" | "keyedUpdates">;
 
