@@ -6,7 +6,7 @@ const wrong = (value: unknown) => value as never;
 const position = { epoch: "e", revision: 1n };
 const options = "timeoutMs, signal";
 const change = { petId: 1n, quantity: 8 };
-const caller = { deadlineMs: () => performance.now() + 1_000, isWanted: () => true, mayRetry: () => true };
+const caller = { endMs: () => performance.now() + 1_000, isWanted: () => true, mayRetry: () => true };
 
 function open() {
   const client = createInventoryClient({ address: "127.0.0.1:1", timeoutMs: 1 }); // no service: nothing may be sent
@@ -160,10 +160,10 @@ test("apply needs the three members of its caller, and takes no options in their
   const client = open();
   const { mayRetry: _, ...without } = caller;
   const callers: [unknown, string][] = [
-    [undefined, "an object is needed, with deadlineMs, isWanted, mayRetry"],
-    [{ timeoutMs: 5_000 }, "there is no argument timeoutMs, only deadlineMs, isWanted, mayRetry"],
+    [undefined, "an object is needed, with endMs, isWanted, mayRetry"],
+    [{ timeoutMs: 5_000 }, "there is no argument timeoutMs, only endMs, isWanted, mayRetry"],
     [without, "mayRetry must be a function"],
-    [{ ...caller, deadlineMs: 5_000 }, "deadlineMs must be a function"],
+    [{ ...caller, endMs: 5_000 }, "endMs must be a function"],
   ];
   const messages = await messagesOf(
     callers.map(

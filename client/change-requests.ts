@@ -63,7 +63,10 @@ export interface ChangeRequest {
   readonly idempotencyKey?: IdempotencyKey | undefined;
   /** Whether one refusal refuses all. By default each change stands alone. */
   readonly isAllOrNothing?: boolean;
-  /** The account and the key for which they are made, for the ledger; by default the caller of the service. */
+  /**
+   * The account, and the id of its API key, for which they are made, for the ledger; by default the caller of the
+   * service.
+   */
   readonly author?: { readonly account: string; readonly keyId: string } | undefined;
   /** The id of the request for which they are made, for the ledger. */
   readonly originRequestId?: string | undefined;
@@ -115,7 +118,7 @@ function checkChange(given: QuantityChange): QuantityChange {
 /** An entry as a change left it. */
 export interface Changed extends Item {
   /** An earlier request with the same key or request id made the change. */
-  readonly isReplayed: boolean;
+  readonly replayed: boolean;
 }
 
 /** What became of a change: its entry, once that is durable, or an error. */
@@ -137,8 +140,9 @@ export function happensOnce({ changes, idempotencyKey }: ChangeRequest): boolean
 }
 
 /**
- * Makes the message of a request. @param deadlineMs the end of its wait, counted from when the service accepted the
- * stream
+ * Makes the message of a request.
+ *
+ * @param deadlineMs time from the acceptance of the stream by the service to the end of the caller's wait
  */
 export function toWireGroup(request: ChangeRequest, deadlineMs: number): ChangeGroup {
   const { changes, idempotencyKey: key, traceparent, isAllOrNothing = false, author, originRequestId } = request;
@@ -174,7 +178,7 @@ export function toOutcomes(changes: readonly QuantityChange[], results: readonly
 function toOutcome({ item, replayed, refusal }: ChangeResult): ChangeOutcome {
   if (refusal) return refusalOf(refusal);
   try {
-    return { ...toItem(item), isReplayed: replayed };
+    return { ...toItem(item), replayed };
   } catch (error) {
     return toInventoryError(error); // an entry that this client cannot read
   }

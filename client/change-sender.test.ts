@@ -3,8 +3,8 @@ import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import { ChangeSender, settledBy } from "./change-sender.ts";
 import { InventoryError, notSent, type StatusName } from "./inventory-error.ts";
 
-const entry = (petId: bigint, isReplayed = false) => {
-  return { petId, quantity: 1, status: "sold", revision: 7n, isReplayed } as const;
+const entry = (petId: bigint, replayed = false) => {
+  return { petId, quantity: 1, status: "sold", revision: 7n, replayed } as const;
 };
 const changes = [1n, 2n, 3n].map((petId) => ({ petId, quantity: 1 }));
 const idempotencyKey = { account: "acme", key: "k", fingerprint: "x" };
@@ -27,9 +27,9 @@ async function send(
   const sent: ChangeRequest[] = [];
   const leftMs: number[] = [];
   let repeats = 0;
-  const submit = async (each: ChangeRequest, deadlineMs: number) => {
+  const submit = async (each: ChangeRequest, endMs: number) => {
     sent.push(each);
-    leftMs.push(deadlineMs - performance.now());
+    leftMs.push(endMs - performance.now());
     return answers[sent.length - 1]!;
   };
   const endMs = performance.now() + 60_000;
@@ -38,7 +38,7 @@ async function send(
     return mayRetry();
   };
   const sender = new ChangeSender({ submit, isClosed: false }, attemptMs);
-  const outcomes = await sender.send(request, { deadlineMs: () => endMs, isWanted: () => true, mayRetry: counted });
+  const outcomes = await sender.send(request, { endMs: () => endMs, isWanted: () => true, mayRetry: counted });
   return { outcomes, petIds: sent.map((each) => each.changes.map(({ petId }) => petId)), sent, leftMs, repeats };
 }
 
@@ -138,25 +138,22 @@ test("what may have happened stays unknown when its repeat was not sent", async 
   expect((await send([thrice(lost), thrice(undone)], keyed, once, 50)).outcomes).toEqual(thrice(lost));
 });
 
-test.each(["deadlineMs", "isWanted"] as const)(
-  "%s that throws before a repeat keeps the first outcome",
-  async (name) => {
-    const asked: string[] = [];
-    const submit = async (_request: ChangeRequest, _untilMs: number, isWanted: () => boolean) => {
-      return thrice(isWanted() ? undone : notSent("the caller has left"));
-    };
-    const sender = new ChangeSender({ submit, isClosed: false }, 20_000);
-    const endMs = performance.now() + 60_000;
-    const caller = { deadlineMs: () => endMs, isWanted: () => true, mayRetry: () => true };
-    const once = () => {
-      asked.push(name);
-      if (asked.length > 1) throw new Error("not known");
-      return caller[name]();
-    };
-    expect(await sender.send({ changes }, { ...caller, [name]: once })).toEqual(thrice(undone));
-    expect(asked).toHaveLength(2);
-  },
-);
+test.each(["endMs", "isWanted"] as const)("%s that throws before a repeat keeps the first outcome", async (name) => {
+  const asked: string[] = [];
+  const submit = async (_request: ChangeRequest, _untilMs: number, isWanted: () => boolean) => {
+    return thrice(isWanted() ? undone : notSent("the caller has left"));
+  };
+  const sender = new ChangeSender({ submit, isClosed: false }, 20_000);
+  const endMs = performance.now() + 60_000;
+  const caller = { endMs: () => endMs, isWanted: () => true, mayRetry: () => true };
+  const once = () => {
+    asked.push(name);
+    if (asked.length > 1) throw new Error("not known");
+    return caller[name]();
+  };
+  expect(await sender.send({ changes }, { ...caller, [name]: once })).toEqual(thrice(undone));
+  expect(asked).toHaveLength(2);
+});
 
 describe("while an attempt without an answer could still be made", () => {
   const attemptMs = 400;
@@ -186,7 +183,7 @@ describe("while an attempt without an answer could still be made", () => {
       endMs = performance.now();
       return false;
     };
-    const outcomes = await sender.send(keyed, { deadlineMs: () => endMs, isWanted: () => true, mayRetry });
+    const outcomes = await sender.send(keyed, { endMs: () => endMs, isWanted: () => true, mayRetry });
     expect(outcomes).toEqual(thrice(undone));
   });
 
@@ -230,6 +227,6 @@ test.each([
 
 test("nothing is repeated once the client is closed", async () => {
   const sender = new ChangeSender({ submit: async () => [undone], isClosed: true }, 60_000);
-  const caller = { deadlineMs: () => Number.POSITIVE_INFINITY, isWanted: () => true, mayRetry: () => true };
+  const caller = { endMs: () => Number.POSITIVE_INFINITY, isWanted: () => true, mayRetry: () => true };
   expect(await sender.send({ changes: changes.slice(0, 1), idempotencyKey }, caller)).toEqual([undone]);
 });

@@ -8,8 +8,8 @@ import { checkArguments, checkFunction, checkMs } from "./values.ts";
 
 /** For whom changes are made. */
 export interface ChangeCaller {
-  /** Gives the end of its wait, by `performance.now()`, of at most 24 days. Called for each attempt. */
-  readonly deadlineMs: () => number;
+  /** Gives the end of its wait, by `performance.now()`, at most 24 days ahead. Called for each attempt. */
+  readonly endMs: () => number;
   /**
    * Whether the caller still waits. Asked just before the changes are sent: those of a caller that has left must not
    * happen after its next request.
@@ -25,14 +25,14 @@ export interface ChangeCaller {
 /**
  * Copies a caller. Its deadlines are checked, and bounded: they go into messages that it shares with others.
  *
- * @throws InventoryError INVALID_ARGUMENT, and so does `deadlineMs` of the copy
+ * @throws InventoryError INVALID_ARGUMENT, and so does `endMs` of the copy
  */
 export function checkCaller(given: ChangeCaller): ChangeCaller {
-  const members = ["deadlineMs", "isWanted", "mayRetry"] as const;
+  const members = ["endMs", "isWanted", "mayRetry"] as const;
   const caller = checkArguments(given, ...members);
   for (const name of members) checkFunction(name, caller[name]);
-  const deadlineMs = () => Math.min(checkMs("deadlineMs", caller.deadlineMs()), performance.now() + maxTimeoutMs);
-  return { ...caller, deadlineMs };
+  const endMs = () => Math.min(checkMs("endMs", caller.endMs()), performance.now() + maxTimeoutMs);
+  return { ...caller, endMs };
 }
 
 /** Statuses after which the same request may succeed soon. */
@@ -60,9 +60,9 @@ export class ChangeSender {
    * service starts the changes.
    *
    * @returns an outcome for each change, in order
-   * @throws what `deadlineMs` or `isWanted` throws at the first attempt, which then is not sent
+   * @throws what `endMs` or `isWanted` throws at the first attempt, which then is not sent
    */
-  async send(request: ChangeRequest, { deadlineMs, isWanted, mayRetry }: ChangeCaller): Promise<ChangeOutcome[]> {
+  async send(request: ChangeRequest, { endMs, isWanted, mayRetry }: ChangeCaller): Promise<ChangeOutcome[]> {
     const isOnce = happensOnce(request);
     const outcomes: ChangeOutcome[] = [];
     let unsettled = [...request.changes.keys()];
@@ -71,11 +71,11 @@ export class ChangeSender {
 
     const attempt = async () => {
       if (outcomes.length > 0 && !(await mayRetry())) {
-        retryUntilMs = Math.min(retryUntilMs, deadlineMs()); // a stop of the gateway shortens it
+        retryUntilMs = Math.min(retryUntilMs, endMs()); // a stop of the gateway shortens it
         return false;
       }
       const changes = unsettled.map((i) => request.changes[i]!);
-      const latestMs = deadlineMs();
+      const latestMs = endMs();
       const untilMs = isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
       const earlierMayHappen = performance.now() < earlierMayHappenUntilMs;
       const found = await this.#sessions.submit({ ...request, changes }, untilMs, isWanted);

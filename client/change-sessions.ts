@@ -26,7 +26,7 @@ const maxInFlight = 10_000;
 /** A request that waits for its outcomes. */
 interface QueuedRequest {
   readonly request: ChangeRequest;
-  readonly deadlineMs: number;
+  readonly endMs: number;
   readonly isWanted: () => boolean;
   /** Gives its caller the outcomes, or an error; only the first call counts. */
   readonly end: (outcomes: readonly ChangeOutcome[] | Promise<never>) => void;
@@ -75,16 +75,16 @@ export class ChangeSessions {
    * service does not start the change, but one that it has started may still commit. That one holds the lock on the
    * head, and a later change waits for the lock. So the earlier change never undoes a later one of its caller.
    *
-   * @param deadlineMs the end of the caller's wait, by `performance.now()`
+   * @param endMs the end of the caller's wait, by `performance.now()`
    * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the
    *   caller sends next
    * @returns an outcome for each change, in order
    * @throws what `isWanted` throws; then the request is not sent
    */
-  submit(request: ChangeRequest, deadlineMs: number, isWanted: () => boolean): Promise<readonly ChangeOutcome[]> {
+  submit(request: ChangeRequest, endMs: number, isWanted: () => boolean): Promise<readonly ChangeOutcome[]> {
     return new Promise((resolve) => {
       const count = request.changes.length;
-      const leftMs = deadlineMs - performance.now();
+      const leftMs = endMs - performance.now();
       if (this.#inFlight + count > maxInFlight) return resolve(forAll(request, tooMany()));
       if (this.#isClosed) return resolve(forAll(request, closed()));
       if (leftMs <= 0) return resolve(forAll(request, late(false)));
@@ -101,7 +101,7 @@ export class ChangeSessions {
         while (this.#waiting[0]?.isEnded) this.#waiting.shift(); // else it grows while no service takes from it
         resolve(outcomes);
       };
-      const waiting: QueuedRequest = { request, deadlineMs, isWanted, end, isSent: false, isEnded: false };
+      const waiting: QueuedRequest = { request, endMs, isWanted, end, isSent: false, isEnded: false };
       if (this.#fresh.push(waiting) === 1) setImmediate(() => this.#queueFresh());
     });
   }
@@ -188,8 +188,8 @@ export class ChangeSessions {
 
   async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<void> {
     // Rounded down: the service must give up before the caller does.
-    const groups = taken.map(({ request, deadlineMs }) => {
-      return toWireGroup(request, Math.max(1, Math.floor(deadlineMs - session.acceptedMs)));
+    const groups = taken.map(({ request, endMs }) => {
+      return toWireGroup(request, Math.max(1, Math.floor(endMs - session.acceptedMs)));
     });
     const changes = taken.flatMap(({ request }) => request.changes);
     const read = ({ results }: ApplyChangesResponse) => {
@@ -197,7 +197,7 @@ export class ChangeSessions {
       for (const { request, end } of taken) end(outcomes.splice(0, request.changes.length));
       return true;
     };
-    const untilMs = Math.max(...taken.map(({ deadlineMs }) => deadlineMs));
+    const untilMs = Math.max(...taken.map(({ endMs }) => endMs));
     try {
       await session.ask({ groups }, read, untilMs - performance.now());
     } catch (thrown) {

@@ -91,7 +91,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
   const applyAll = async (request: ChangeRequest, { timeoutMs, signal }: Begun) => {
     const endMs = performance.now() + timeoutMs;
     const mayRetry = () => !signal?.throwIfAborted();
-    const caller = { deadlineMs: () => endMs, isWanted: () => !signal?.aborted, mayRetry };
+    const caller = { endMs: () => endMs, isWanted: () => !signal?.aborted, mayRetry };
     const outcomes = await unlessAborted(sender.send(request, caller), signal);
     const refused = refusedIn(outcomes);
     if (refused !== -1) throw outcomes[refused];
@@ -115,7 +115,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
       const { expectedRevision, idempotencyKey, reason } = update;
       const change = { ...checkEntry(update), expectedRevisions: checkExpected(expectedRevision), reason };
       const key = idempotencyKey === undefined ? undefined : { key: checkText("idempotencyKey", idempotencyKey) };
-      const { isReplayed: _, ...item } = await applyOne(change, begin(options), key);
+      const { replayed: _, ...item } = await applyOne(change, begin(options), key);
       return item;
     },
 
@@ -123,8 +123,8 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
       const { requestId } = checkArguments(adjustment, "petId", "delta", "requestId", "reason");
       // "undefined" would be one id for all adjustments
       const change = { ...checkDelta(adjustment), requestId: checkText("requestId", requestId) };
-      const { isReplayed, ...item } = await applyOne(change, begin(options));
-      return { item, replayed: isReplayed };
+      const { replayed, ...item } = await applyOne(change, begin(options));
+      return { item, replayed };
     },
 
     adjustMany: async (batch, options) => {
@@ -136,8 +136,8 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
       const changes = checkDifferent("adjustments", all);
       const idempotencyKey = { key: checkText("requestId", requestId) };
       const changed = await applyAll({ changes, idempotencyKey, isAllOrNothing: true }, begin(options));
-      const items = changed.map(({ isReplayed: _, ...item }) => item);
-      return { items, replayed: changed.some(({ isReplayed }) => isReplayed) };
+      const items = changed.map(({ replayed: _, ...item }) => item);
+      return { items, replayed: changed.some(({ replayed }) => replayed) };
     },
 
     apply: async (request, caller) => sender.send(checkRequest(request), checkCaller(caller)),

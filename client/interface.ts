@@ -70,10 +70,10 @@ export interface AdjustedMany {
  * The inventory service. Calls throw InventoryError, or the reason of their signal. Wrong types and unknown names of
  * arguments are refused with INVALID_ARGUMENT before anything is sent.
  *
- * Updates and adjustments of all callers share messages. While the service is away, one is sent again within its time
- * if it has certainly not happened, or happens only once. Reads of entries and of the history are tried up to five
- * times, with waits of up to 2.8 s in all. Other changes are sent once: after an unknown outcome only the caller knows
- * whether it still wants them.
+ * Updates and adjustments of all callers share messages. While the service is away, an update or an adjustment is sent
+ * again within its time if it has certainly not happened, or happens only once. Reads of entries and of the history are
+ * tried up to five times, with waits of up to 2.8 s in all. Other changes are sent once: after an unknown outcome only
+ * the caller knows whether it still wants them.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */
@@ -113,9 +113,10 @@ export interface InventoryClient {
   ): Promise<Adjusted>;
   /**
    * Makes 1 to 100 adjustments of different entries, all or none: once within at least 24 hours for each `requestId`,
-   * whose repeats name the same adjustments in the same order. No read shows some of them without the others. The error
-   * is that of the adjustment which was refused (`details.pet_id`): NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE, and
-   * ABORTED when its entry is at none of its expected revisions.
+   * whose repeats name the same adjustments in the same order. No read of one moment shows some of them without the
+   * others; pages of `list` and events of `watch` may. The error is that of the adjustment which was refused
+   * (`details.pet_id`): NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE, and ABORTED when its entry is at none of its
+   * expected revisions.
    */
   adjustMany(
     batch: { readonly adjustments: readonly Adjustment[]; readonly requestId: string },
@@ -124,7 +125,7 @@ export interface InventoryClient {
   /**
    * Makes the changes of one request on behalf of this program's own caller, as the gateway does: each alone, or all or
    * nothing. Rejects only before it has sent anything: with INVALID_ARGUMENT for what cannot be sent, or with what
-   * `deadlineMs` or `isWanted` throws.
+   * `endMs` or `isWanted` throws.
    *
    * @returns an outcome for each change, in order
    */

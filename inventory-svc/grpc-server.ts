@@ -20,7 +20,10 @@ const serviceName = "petstore.inventory.v1.InventoryService";
 
 const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
 
-/** A message of a caller. A thousand changes, each as large as it may be and in a group of its own, are 1.5 MB. */
+/**
+ * The largest message of a caller. A thousand changes, each as large as it may be and in a group of its own, are 1.5
+ * MB.
+ */
 const maxMessageBytes = 2 * 1024 * 1024;
 
 export interface RpcServerOptions {

@@ -1,17 +1,11 @@
 /** What the API answers. Generated from gateway/openapi/openapi.yaml by `npm run generate`; do not edit. */
 
-/**
- * Status of a pet. This API shows it and never changes it. It does not follow the quantity: a pet is sold out when its
- * `quantity` is 0.
- */
+/** Status of a pet. This API shows it and never changes it. It does not follow the quantity: a pet is sold out when its `quantity` is 0. */
 export type PetStatus = "available" | "pending" | "sold";
 
 /** The stock of one pet. */
 export type InventoryItem = {
-  /**
-   * Identifier of the animal that this entry tracks. It is any int64 and exact in both directions. A JSON reader that
-   * turns numbers into 64-bit floats, as JavaScript's does, loses digits beyond 2^53.
-   */
+  /** Identifier of the animal that this entry tracks. It is any int64 and exact in both directions. A JSON reader that turns numbers into 64-bit floats, as JavaScript's does, loses digits beyond 2^53. */
   readonly petId: bigint;
   /** Current stock count. */
   readonly quantity: number;
@@ -48,10 +42,7 @@ export type UpdatedItem = {
   readonly status: PetStatus;
   /** Strong ETag of the entry after the update, for `ifMatch` in the next one. */
   readonly etag: string;
-  /**
-   * True when an earlier request with this `Idempotency-Key` made the update. The result is that of then. Missing
-   * otherwise.
-   */
+  /** True when an earlier request with this `Idempotency-Key` made the update. The result is that of then. Missing otherwise. */
   readonly replayed?: boolean;
 };
 
@@ -78,10 +69,7 @@ export type PastChange = {
   readonly etag: string;
   /** When it was made, by the clock of the database. */
   readonly at: string;
-  /**
-   * `set` and `adjust` changed the quantity, `status` the status. `create` and `remove` made the entry and removed it.
-   * `import` brought it to a state from a file.
-   */
+  /** `set` and `adjust` changed the quantity, `status` the status. `create` and `remove` made the entry and removed it. `import` brought it to a state from a file. */
   readonly kind: "set" | "adjust" | "status" | "create" | "remove" | "import";
   /** Null where there was no entry. */
   readonly quantityBefore: number | null;

@@ -48,7 +48,7 @@ export class CertificateFiles implements CertificateProvider {
   addCaCertificateListener(listener: CaListener): void {
     this.#caListeners.add(listener);
     this.#watch();
-    // grpc-js is not ready for the call before this one has returned.
+    // grpc-js can take a call of its listener only after this method has returned.
     process.nextTick(() => this.#caListeners.has(listener) && listener(toCa(this.#loaded)));
   }
 

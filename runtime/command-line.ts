@@ -74,7 +74,7 @@ function version(): string {
   return JSON.parse(readFileSync(nodeModule.findPackageJSON(import.meta.url)!, "utf8")).version;
 }
 
-/** Ends the process after a fault, in one line where an operator can mend it, and with the stack of a bug. */
+/** Prints a fault and ends the process: one line where an operator can mend it, the stack for a bug. */
 function exitWith(error: unknown): never {
   const { message, stack, code, syscall }: Partial<NodeJS.ErrnoException> = Object(error);
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : exitUsage); // it has said why

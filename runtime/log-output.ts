@@ -32,7 +32,7 @@ export class LogOutput {
   /** Lines that were dropped since the last one that was kept. */
   #gap = 0;
   #lost = 0;
-  /** Gets the number of lines that were dropped, where the log goes on after them. */
+  /** Called where the log goes on after a gap, with the number of lines that were dropped. */
   onGapEnd: (lines: number) => void = () => {};
 
   constructor() {

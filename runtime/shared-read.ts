@@ -12,8 +12,8 @@ export interface Patience {
 }
 
 /**
- * Questions that are answered in one turn of the event loop, because their callers use the answer in the same turn. All
- * other work waits for that.
+ * Maximum questions that are answered in one turn of the event loop: their callers use the answer in the same turn, and
+ * all other work waits for that.
  */
 export const answersPerTurn = 256;
 

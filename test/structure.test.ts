@@ -149,7 +149,8 @@ test(`no file of the tests has more than ${maxTestLines} lines`, () => {
 });
 
 test(`no comment goes beyond column ${maxColumns}`, () => {
-  const long = [...files, ...testFiles].flatMap((file) => {
+  const written = [...files, ...testFiles].filter((file) => !texts.get(file)!.includes("do not edit"));
+  const long = written.flatMap((file) => {
     const lines = texts.get(file)!.split("\n");
     return lines
       .filter((line) => line.length > maxColumns && /^ *(\/\/|\/?\*)|[;,{] \/\/ /.test(line))

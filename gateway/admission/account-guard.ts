@@ -116,7 +116,9 @@ export class AccountGuard {
     throw overLimit(decision);
   }
 
-  /** Charges an account or a family if the limit has room. A denial is returned, not thrown, and shows nothing left. */
+  /**
+   * Charges an account or a family if the limit has room. If it has none, the decision says so and shows nothing left.
+   */
   async charge(id: string, cost = 1): Promise<Decision> {
     const window = this.windows[0]!;
     const startedMs = performance.now();

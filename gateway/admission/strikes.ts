@@ -45,9 +45,9 @@ interface Entry {
 }
 
 /**
- * Counts the strikes of each family of keys within the last minute. A strike is a request that got 429, but for those
- * right after the first 429 of a wait, whose senders could not know of it yet. So a caller that waits as it is told to
- * may send a burst when the wait is over.
+ * Counts the strikes of each family of keys within the last minute. A strike is a request that got 429 from a window of
+ * its account, but for those right after the first 429 of a wait, whose senders could not know of it yet. So a caller
+ * that waits as it is told to may send a burst when the wait is over.
  */
 export class Strikes {
   readonly #options: StrikesOptions;

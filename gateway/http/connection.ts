@@ -170,7 +170,7 @@ export class Connection {
       this.#bodyLeft -= end - start;
       return end;
     }
-    // An empty line ends heads and chunked bodies. Its begin may be in the bytes that came before these.
+    // An empty line ends heads and chunked bodies. Its beginning may be in the bytes that came before these.
     let end = isBreak(bytes[start]) ? start : bytes.indexOf(emptyLine, start);
     if (end === -1) return bytes.length;
     // After a head a line break may belong to the body. After a chunked body it belongs to nothing.

@@ -36,7 +36,7 @@ export function parserError(cause: NodeJS.ErrnoException): ApiError {
 }
 
 /**
- * Refuses invalid HTTP, and ends the connection. When invalid bytes in a body come after the begin of the response,
+ * Refuses invalid HTTP, and ends the connection. When invalid bytes in a body come after the beginning of the response,
  * there is no second one: the connection ends after it.
  */
 export function refuseInvalid(

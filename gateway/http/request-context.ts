@@ -83,7 +83,7 @@ export function contextOf(response: ServerResponse): RequestContext {
   return (response as WithContext)[contextKey]!;
 }
 
-/** What a look-up that is remembered leaves of the 10 s that a revocation may take. */
+/** What is left of the 10 s of a revocation when a remembered look-up is as old as it may be. */
 const longWaitMs = 10_000 - maxAgeMs;
 
 /**

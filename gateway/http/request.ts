@@ -97,7 +97,9 @@ export function refuseDuplicates(rawHeaders: readonly string[]): void {
   }
 }
 
-/** The path of a request as the router sees it; empty for a target without one. The router's parse is used again. */
+/**
+ * The path of a request as the router sees it; empty for a target without one. It reuses what the router has parsed.
+ */
 export function pathOf(request: IncomingMessage): string {
   try {
     return parseurl(request)?.pathname ?? "";

@@ -74,10 +74,10 @@ export function openStockClient(options: StockClientOptions): StockClient {
   /** Sends changes, and repeats those with a key for longer. */
   const applyChanges = (request: Omit<ChangeRequest, "traceparent">, { arrivedMs, ...caller }: UpdateCaller) =>
     inSpan("ApplyChanges", clientCall, context.active(), async () => {
-      const deadlineMs = request.idempotencyKey
+      const endMs = request.idempotencyKey
         ? () => Math.min(arrivedMs + keyedTimeoutMs, Math.max(arrivedMs, endingSinceMs) + callTimeoutMs)
         : () => arrivedMs + callTimeoutMs;
-      return await client.apply({ ...request, traceparent: activeTraceparent() }, { ...caller, deadlineMs });
+      return await client.apply({ ...request, traceparent: activeTraceparent() }, { ...caller, endMs });
     });
 
   return {

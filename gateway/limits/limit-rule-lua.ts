@@ -14,8 +14,8 @@ import { lengthsMs } from "./limit-rule.ts";
  * charged to other gateways and to this one.
  *
  * Each key is a hash. The field `total` has index, highest and sum of each window, and the field of a name has index
- * and what is charged to it, all as doubles, because texts take Redis much longer. The key goes with its day, and with
- * it the fields of gateways that are gone.
+ * and what is charged to it, all as doubles, because texts take Redis much longer. The key expires with its day, and
+ * with it the fields of gateways that are gone.
  */
 export const chargeScript = `
 local time = redis.call('TIME')

@@ -1,6 +1,7 @@
 /**
- * The rule of the limits that gateways share, in TypeScript: windows by the clock, and counts that only grow; no clock,
- * no I/O. `limit-rule-lua.ts` says its `charge` again for Redis, and the test beside that file compares the two.
+ * The rule of the limits that gateways share, in TypeScript: windows that begin and end by the clock, and counts that
+ * only grow. It reads no clock and does no I/O. `limit-rule-lua.ts` says its `charge` again for Redis, and the test
+ * beside that file compares the two.
  */
 import { crc32 } from "node:zlib";
 

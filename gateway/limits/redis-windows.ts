@@ -38,6 +38,9 @@ interface AccountBatch {
   readonly requests: readonly PendingDecision[];
 }
 
+/** With Redis no limit is divided: gateways count as one. */
+const asOne = 1;
+
 /** Accounts in one call of the script: Redis does nothing else while it runs. */
 const accountsPerCall = 200;
 
@@ -82,7 +85,7 @@ export class RedisWindows implements Limiter {
   readLocal(id: string, windows: readonly Window[]): WindowsNow {
     const { memory, breaker } = this.#options;
     const counts = memory.countsOf(id);
-    return breaker.isOpen ? memory.read(counts, windows) : memory.read(counts, windows, 1);
+    return breaker.isOpen ? memory.read(counts, windows) : memory.read(counts, windows, asOne);
   }
 
   /**
@@ -112,7 +115,7 @@ export class RedisWindows implements Limiter {
     if (breaker.isOpen) return this.#alone(counts, windows, cost);
     if (cost === 1) {
       const nowMs = memory.nowMs(); // once: the window must not end between the two
-      if (memory.isSpent(counts, windows, 1, nowMs)) return memory.read(counts, windows, 1, nowMs);
+      if (memory.isSpent(counts, windows, asOne, nowMs)) return memory.read(counts, windows, asOne, nowMs);
     }
     return new Promise((resolve) => this.#batches.add({ counts, windows, cost, resolve }));
   }

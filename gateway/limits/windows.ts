@@ -7,8 +7,8 @@ import type { HeaderList, ShownWindow } from "../http/request-context.ts";
 /** A fixed window of time. */
 export interface Window {
   /**
-   * Of an account `minute` and `day`, of an address `minute`. A window of an account guard has another: clients tell an
-   * account's windows apart by their names.
+   * Of an account `minute` and `day`, of an address `minute`. A window of an account guard has a name of its own:
+   * clients tell an account's windows apart by their names.
    */
   readonly name: string;
   readonly seconds: number;
@@ -42,7 +42,7 @@ export function windowsFor(plans: PlanTable): (principal: Pick<Principal, "plan"
 /** A window of one caller at some time. */
 export type WindowState = Window & ShownWindow;
 
-/** The windows of a caller, and when they were so. */
+/** The windows of a caller at one time, and that time. */
 export interface WindowsNow {
   readonly states: readonly WindowState[];
   /** Unix milliseconds, by the clock that `resetAtMs` goes by. */
@@ -56,7 +56,10 @@ export interface Decision extends WindowsNow {
 
 /** Counts the requests of accounts. It answers at once unless Redis has to be asked. */
 export interface Limiter {
-  /** Charges a request of the account with this id to all of its windows or to none. A denial is a value. */
+  /**
+   * Charges a request of the account with this id to all of its windows or to none. It throws nothing at a spent
+   * window.
+   */
   charge(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
   /** The windows of the account over all gateways, without a charge. */
   readShared(id: string, windows: readonly Window[]): WindowsNow | Promise<WindowsNow>;

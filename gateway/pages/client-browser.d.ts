@@ -185,8 +185,8 @@ interface ErrorDetails {
 export declare class InventoryApiError extends Error {
     /**
      * A code of the API, as `not_found`. Two are the client's own: `no_answer` (the connection failed or the time was up;
-     * in a page also where the API has another origin, because it has no CORS) and `unknown_answer` (an answer that is not
-     * of this API, as a proxy sends it).
+     * in a page also where the API has another origin, because it has no CORS) and `unknown_answer` (an answer that is
+     * not of this API, as a proxy sends it).
      */
     readonly code: ErrorCode;
     /** HTTP status; 0 where there was no answer. */

@@ -45,8 +45,8 @@ function readItems(header) {
 export class InventoryApiError extends Error {
     /**
      * A code of the API, as `not_found`. Two are the client's own: `no_answer` (the connection failed or the time was up;
-     * in a page also where the API has another origin, because it has no CORS) and `unknown_answer` (an answer that is not
-     * of this API, as a proxy sends it).
+     * in a page also where the API has another origin, because it has no CORS) and `unknown_answer` (an answer that is
+     * not of this API, as a proxy sends it).
      */
     code;
     /** HTTP status; 0 where there was no answer. */
@@ -450,7 +450,10 @@ function createSender({ baseUrl, apiKey, fetch, pace, }) {
     }
     return send;
 }
-/** Why `fetch` failed: Node and Bun give a code, as `ENOTFOUND` or `ECONNREFUSED`; browsers tell no more than that it did. */
+/**
+ * Why `fetch` failed: Node and Bun give a code, as `ENOTFOUND` or `ECONNREFUSED`; browsers tell no more than that it
+ * did.
+ */
 function reasonOf(fault) {
     const { name, message, code, cause } = fault;
     if (name === "AbortError")

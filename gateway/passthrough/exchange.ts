@@ -45,7 +45,7 @@ export class Exchange {
   #timer: NodeJS.Timeout;
   #onUsedConnection = false;
   #repeated = false;
-  /** Of the key, while what has arrived waits for it. */
+  /** The look-up of the key, while what has arrived waits for it. */
   #lookUp: Promise<void> | undefined;
 
   constructor(options: ExchangeOptions) {

@@ -12,8 +12,8 @@ import { QueueFullError } from "../stock/group-commit.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
 
 /**
- * Gets every call at its end, and of a question stream each question instead of the call. It does not get what is cut
- * short because the caller left the stream. `error` is undefined after a success.
+ * Gets every call at its end. Of a question stream it gets each question instead, and of ApplyChanges each change. It
+ * does not get what is cut short because the caller left the stream. `error` is undefined after a success.
  */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 

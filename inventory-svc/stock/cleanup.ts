@@ -6,7 +6,7 @@ const hourMs = 60 * 60_000;
 
 /**
  * Nothing is deleted for `clockWaitMs` after a gap of more than `gapMs` in the times that were noted. A database clock
- * that is set forward leaves one. It would make everything old at once, and its operator needs time to notice.
+ * that was set forward leaves such a gap, and makes everything old at once: its operator needs time to notice.
  */
 const gapMs = 2 * hourMs;
 const clockWaitMs = 8 * hourMs;

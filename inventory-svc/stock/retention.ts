@@ -66,7 +66,7 @@ export class Retention {
    * forward, or no service ran.
    *
    * @param gapMs longer than the time between two notes of services that run
-   * @param agoMs how long ago, at most, a gap has ended that counts
+   * @param agoMs a gap counts if it ended at most this long ago
    * @throws StockUnavailableError
    */
   async hasGap(gapMs: number, agoMs: number): Promise<boolean> {

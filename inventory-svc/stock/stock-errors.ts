@@ -1,6 +1,6 @@
 /** The failures of the stock's database, by what the caller may conclude. */
 
-/** The stock cannot be read or written now. Nothing has happened. */
+/** The stock cannot be read or written now. Of a change that a caller asked for, nothing has happened. */
 export class StockUnavailableError extends Error {
   constructor(cause: unknown) {
     super("the stock database is not available", { cause });
@@ -8,7 +8,7 @@ export class StockUnavailableError extends Error {
   }
 }
 
-/** The commit of a write was sent and not answered: the write may or may not have happened. */
+/** The commit of a write was sent, and nothing proves that it did not happen: the write may or may not be there. */
 export class OutcomeUnknownError extends Error {
   constructor(cause: unknown) {
     super("the stock database did not say whether the change was written", { cause });

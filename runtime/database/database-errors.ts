@@ -54,9 +54,9 @@ export function isRetryable(error: unknown): boolean {
 }
 
 /**
- * True for an error by which a connection no longer leads to a server that can be used: it is lost (the driver's
- * `fatal`, SQLSTATE class 08, which a Galera node answers that has left its cluster), the server has ended it because
- * it was silent, or the server takes no writes.
+ * True for an error that shows that a connection leads to no usable server. It is lost (the driver's `fatal`, or
+ * SQLSTATE class 08, as from a Galera node that has left its cluster), the server has ended it for its silence, or the
+ * server takes no writes.
  */
 export function isLostServer(error: unknown): boolean {
   const { fatal = false, sqlState = "" } = error as { fatal?: boolean; sqlState?: string };

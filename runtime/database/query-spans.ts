@@ -5,7 +5,7 @@ import { failSpan, tracer } from "../spans.ts";
 import { type QueryEvent, queryIdOf } from "./knex-internals.ts";
 import { isSqlite } from "./open.ts";
 
-/** A statement for a thousand rows is as long as they are. */
+/** The longest SQL in a span: a statement for a thousand rows is as long as those rows. */
 const maxSqlLength = 1_000;
 
 export function traceQueries(db: Knex): void {

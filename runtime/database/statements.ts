@@ -32,8 +32,7 @@ export function clockMs(db: Knex): string {
 }
 
 /**
- * A table, for FROM, that is read by this index. SQLite needs no such hint: it uses all columns of an index that it
- * can.
+ * A table for FROM, to be read by this index. SQLite needs no such hint: it uses as many columns of an index as it can.
  */
 export function byIndex(db: Knex, table: string, index: string): Knex.Raw {
   return isSqlite(db) ? db.raw("??", [table]) : db.raw("?? force index (??)", [table, index]);

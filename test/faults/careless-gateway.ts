@@ -8,7 +8,7 @@ ChangeSender.prototype.send = async function (request, caller) {
   if (left.length === 0 || Math.random() < 0.9) return await send.call(this, request, caller);
   const outcomes = await send.call(this, { ...request, changes: left }, caller);
   const { petId, quantity } = request.changes.at(-1) as Changed;
-  return [...outcomes, { petId, quantity, status: "available", revision: 1n, isReplayed: false }];
+  return [...outcomes, { petId, quantity, status: "available", revision: 1n, replayed: false }];
 };
 
 await import("../../gateway/main.ts");

@@ -9,7 +9,7 @@ import { suiteStack } from "../support/stack.ts";
 import { startSystem } from "../support/system.ts";
 
 const stack = suiteStack();
-const caller = { deadlineMs: () => performance.now() + 20_000, isWanted: () => true, mayRetry: () => true };
+const caller = { endMs: () => performance.now() + 20_000, isWanted: () => true, mayRetry: () => true };
 const change = { petId: 1n, quantity: 8 };
 const long = "x".repeat(3 * 1024 * 1024);
 let inventory: InventoryClient;
@@ -128,8 +128,8 @@ test("a traceparent that is none fails no caller", async () => {
 });
 
 test.each<[string, () => unknown, string]>([
-  ["is NaN", () => Number.NaN, "INVALID_ARGUMENT: deadlineMs must be a number"],
-  ["is a text", () => "5", "INVALID_ARGUMENT: deadlineMs must be a number"],
+  ["is NaN", () => Number.NaN, "INVALID_ARGUMENT: endMs must be a number"],
+  ["is a text", () => "5", "INVALID_ARGUMENT: endMs must be a number"],
   ["is over", () => Number.NEGATIVE_INFINITY, "DEADLINE_EXCEEDED: no service took the change in time"],
   ["never comes", () => Number.POSITIVE_INFINITY, "quantity 8"],
   ["is 58 days away", () => performance.now() + 5e9, "quantity 8"],
@@ -140,10 +140,10 @@ test.each<[string, () => unknown, string]>([
     },
     "no deadline",
   ],
-])("a deadline that %s fails no other caller", async (_what, deadlineMs, told) => {
+])("a deadline that %s fails no other caller", async (_what, endMs, told) => {
   for (const idempotencyKey of [undefined, { key: crypto.randomUUID() }]) {
     const request = { changes: [change], idempotencyKey };
-    expect(await besideOthers(() => toldOf(request, { ...caller, deadlineMs }))).toBe(told);
+    expect(await besideOthers(() => toldOf(request, { ...caller, endMs }))).toBe(told);
   }
 });
 

@@ -133,8 +133,8 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 1,
     what: "the answers of a bulk update are those of other entries",
     file: "client/change-sessions.ts",
-    find: "        end(outcomes.slice(from, at));",
-    replace: "        end(outcomes.slice(0, at - from));",
+    find: "end(outcomes.splice(0, request.changes.length));",
+    replace: "end(outcomes.slice(0, request.changes.length));",
   },
   {
     promise: 1,

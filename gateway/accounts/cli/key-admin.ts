@@ -16,13 +16,15 @@ export interface KeyAdmin {
   /** Makes a key. @throws AccountError `invalid_account`, `invalid_limits`, `plan_differs` */
   issue(request: IssueRequest): Promise<IssuedKey>;
   /**
-   * Every key, or those of one account, by account and age. @throws AccountError `invalid_account`, `unknown_account`
+   * Every key, or those of one account, by account and age.
+   *
+   * @throws AccountError `invalid_account`, `unknown_account`
    */
   list(account?: string): Promise<KeyRecord[]>;
   /**
    * Replaces a key that works by a new one with the same account, scopes and expiry. The old key works for another
-   * `graceMs`, but never past its own expiry. Both are of one family: they share bans and refusals, and an older key of
-   * the family that still works ends.
+   * `graceMs`, but never past its own expiry. Both are of one family: they share bans and strikes. Any other key of the
+   * family ends at once.
    *
    * @throws AccountError `unknown_key`, `key_revoked`, `key_expired`, `key_replaced`
    */

@@ -48,8 +48,8 @@ export class Authenticator {
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
   /**
-   * Raised by `forget`. What a look-up of an older generation found is due again at once; that it found nothing is
-   * remembered.
+   * Raised by `forget`. A key that a look-up of an older generation found is looked up again at its next use; one that
+   * it did not find stays refused for a time.
    */
   #generation = 0;
   readonly #lookUps = new Map<string, Promise<Principal | undefined>>();
@@ -61,10 +61,13 @@ export class Authenticator {
     this.#ownKeyHash = ownKeyHash(options.peppers);
   }
 
-  /** The principal of a key that was looked up in the last seconds; undefined for any other key, which may be valid. */
+  /**
+   * The principal of a key that was looked up in the last seconds; undefined for any other key, which may be valid.
+   * Also begins a new look-up when one is due.
+   */
   remembered(token: string): Principal | undefined {
     const id = hash("sha256", token, "base64");
-    const principal = this.#fresh(id);
+    const principal = this.#rememberedAndRenewed(id);
     return principal && !isExpired(principal, this.#options.now()) ? principal : undefined;
   }
 
@@ -73,11 +76,12 @@ export class Authenticator {
    * here.
    *
    * @returns undefined for a token that was not made here, is unknown, revoked or expired
-   * @throws what the store throws; OperatorError when too many new keys are being looked up, or it takes too long
+   * @throws what the store throws; OperatorError when too many new keys are being looked up, or the look-up takes too
+   *   long
    */
   async authenticate(token: string): Promise<Principal | undefined> {
     const id = hash("sha256", token, "base64");
-    const principal = this.#fresh(id);
+    const principal = this.#rememberedAndRenewed(id);
     if (principal) return isExpired(principal, this.#options.now()) ? undefined : principal;
     if (this.#isRefused(id)) return undefined;
     const keyHash = this.#ownKeyHash(token);
@@ -113,7 +117,7 @@ export class Authenticator {
   }
 
   /** What the latest look-up of a key found, if it is recent; looks the key up again when that is due. */
-  #fresh(id: string): Principal | undefined {
+  #rememberedAndRenewed(id: string): Principal | undefined {
     const known = this.#known.get(id);
     if (!known) return undefined;
     const ageMs = this.#ageMs(known.checkedAt);

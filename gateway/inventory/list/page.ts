@@ -37,7 +37,10 @@ interface Slice {
   readonly to: number;
 }
 
-/** Cuts a page out of the list, at a cost that follows the page. Chunks that lie whole within it are not looked at. */
+/**
+ * Cuts a page out of the list, at a cost that follows the page. Chunks that lie whole within it are taken without a
+ * look at their entries.
+ */
 export function pageOf({ chunks }: Snapshot, { after, limit }: PageRange): ListPage {
   const slices: Slice[] = [];
   const page = (last?: bigint): ListPage => ({ plain: () => plainOf(slices), gzip: () => gzipOf(slices), last });

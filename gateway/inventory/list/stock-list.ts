@@ -146,7 +146,10 @@ export class StockList {
   }
 }
 
-/** A restore of the database causes one, and services that answer from two databases any number. */
+/**
+ * Maximum resets in one check. A restore of the database causes one reset; services that answer from two databases
+ * cause any number.
+ */
 const maxResets = 3;
 
 const lateCheck = "the inventory service sent no part of the list, or of its changes, in time";

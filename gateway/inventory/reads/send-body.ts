@@ -45,7 +45,7 @@ const socketBufferBytes = 64 * 1024;
 /** Size of one write to the kernel. It copies what the socket has room for; the rest waits as references. */
 const batchBytes = 512 * 1024;
 
-/** A reader that takes less in a second, over the whole of its response, is cut off. */
+/** Bytes per second, on average over its response, that a reader has to take; a slower one is cut off. */
 const leastBytesPerSecond = 16 * 1024;
 
 interface StreamOptions extends Pick<SendBodyOptions, "stallTimeoutMs"> {

@@ -66,7 +66,7 @@ function answerOf(...outcomes: (Changed | ApiError)[]) {
   );
 }
 
-const done = (petId: bigint): Changed => ({ petId, quantity: 5, status: "sold", revision: 7n, isReplayed: false });
+const done = (petId: bigint): Changed => ({ petId, quantity: 5, status: "sold", revision: 7n, replayed: false });
 const shown = (petId: number) => ({ petId, quantity: 5, status: "sold", etag: '"r7"' });
 const failed = (petId: number, code: string, status: number) => {
   return { petId, error: { code, message: expect.any(String), status } };

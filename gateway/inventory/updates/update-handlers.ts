@@ -49,7 +49,7 @@ export function updateInventory(options: UpdateInventoryOptions): RequestHandler
     await chargeKeyed(options, response, idempotencyKey, updates.length);
     const [item] = await sendUpdates(options, updates, identityOf(response, idempotencyKey, updates), caller);
     if (item instanceof ApiError) throw item;
-    const replayed = item!.isReplayed ? ["Idempotency-Replayed", "true"] : [];
+    const replayed = item!.replayed ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision), ...replayed]);
   };
 }
@@ -87,7 +87,7 @@ export function adjustInventory(options: AdjustInventoryOptions): RequestHandler
     const adjustments = parseAdjustments(body);
     await chargeKeyed(options, response, idempotencyKey, adjustments.length);
     const items = await options.stock.adjust(adjustments, identityOf(response, idempotencyKey, adjustments), caller);
-    const replayed = items.some(({ isReplayed }) => isReplayed) ? ["Idempotency-Replayed", "true"] : [];
+    const replayed = items.some(({ replayed }) => replayed) ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, `[${items.map(renderChanged).join(",")}]`, replayed);
   };
 }
@@ -208,7 +208,7 @@ function refusePreconditions(headers: IncomingHttpHeaders): void {
 
 function renderOutcome(petId: bigint, outcome: Changed | ApiError): string {
   if (outcome instanceof ApiError) return `{"petId":${petId},"error":${outcome.body}}`;
-  return outcome.isReplayed ? `${renderChanged(outcome).slice(0, -1)},"replayed":true}` : renderChanged(outcome);
+  return outcome.replayed ? `${renderChanged(outcome).slice(0, -1)},"replayed":true}` : renderChanged(outcome);
 }
 
 function renderChanged(item: Changed): string {
