@@ -135,7 +135,7 @@ export function routeTable(deps: OperationDeps): RouteTable {
       query: [],
       scope: null,
       isUncharged: true,
-      handler: getRateLimit(deps.now),
+      handler: getRateLimit(deps),
     },
     "GET /v1/usage": {
       name: "getUsage",

@@ -35,3 +35,9 @@ test("every refusal of a guard names the end of its window, also while it is rem
     expect(states[0]!.resetAtMs - nowMs).toBeGreaterThan(86_000_000);
   }
 });
+
+test("large requests at once that a guard in memory refuses take nothing from smaller ones", async () => {
+  const guard = new AccountGuard(keyedUpdateLimit(150), new GuardMemory(keyedUpdateLimit(150)), () => {});
+  const decisions = await Promise.all([100, 100, 50].map((cost) => guard.charge("a", cost)));
+  expect(decisions.map(({ admitted }) => admitted)).toEqual([true, false, true]);
+});

@@ -57,7 +57,16 @@ return { consumed, ttl > 0 and ttl or 1000 * ARGV[2] }
 
 /** Does the same in the memory of this process. */
 export class GuardMemory extends RateLimiterMemory {
-  override async consume(id: string, points = 1): Promise<RateLimiterRes> {
+  /** Resolves when the charge before has been made: nothing may come between a look at the points and their charge. */
+  #last: Promise<unknown> = Promise.resolve();
+
+  override consume(id: string, points = 1): Promise<RateLimiterRes> {
+    const charged = this.#last.then(() => this.#consumeNext(id, points));
+    this.#last = charged.catch(() => {});
+    return charged;
+  }
+
+  async #consumeNext(id: string, points: number): Promise<RateLimiterRes> {
     const kept = await this.get(id);
     const { consumedPoints, msBeforeNext } =
       kept && kept.msBeforeNext > 0 ? kept : { consumedPoints: 0, msBeforeNext: this.duration * 1_000 };

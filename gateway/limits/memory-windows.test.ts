@@ -27,6 +27,23 @@ function setUp({ gateways = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {
 const left = ({ states }: WindowsNow) => states.map(({ remaining }) => remaining);
 const admitted = (decisions: readonly Decision[]) => decisions.map((decision) => decision.admitted);
 
+test("a step of this machine's clock begins no window again once Redis has told its time", () => {
+  let nowMs = 20_000 * 86_400_000 - phaseOf(id) + 1;
+  let elapsedMs = 0;
+  const memory = new MemoryWindows({ maxAccounts: 10, gateways: 1, now: () => nowMs, elapsed: () => elapsedMs });
+  const windows = quotaWindows({ perMinute: 3, perDay: 1_000 });
+  const ask = (count: number) =>
+    admitted(Array.from({ length: count }, () => memory.charge(id, windows))).filter(Boolean).length;
+  memory.followClock(nowMs, elapsedMs);
+  expect(ask(4)).toBe(3);
+  for (const stepMs of [-600_000, 600_000, -5_000]) {
+    nowMs += stepMs;
+    expect(ask(1)).toBe(0);
+  }
+  elapsedMs += minuteMs;
+  expect(ask(4)).toBe(3);
+});
+
 test("a request that the minute refuses charges nothing to the day", () => {
   const decisions = setUp().at(0, 0, 0, 1, 2, 3);
   expect(admitted(decisions)).toEqual([true, true, true, false, false, false]);

@@ -12,6 +12,8 @@ export interface MemoryWindowsOptions {
   readonly gateways: number;
   /** Unix milliseconds. */
   readonly now: () => number;
+  /** Milliseconds since any time, by a clock that is never set; that of `performance` if not given. */
+  readonly elapsed?: () => number;
 }
 
 /** What this gateway counts of one account. There may be very many, so it is small. */
@@ -36,16 +38,17 @@ const none: Readonly<Count> = { index: 0, own: 0, alone: 0, synced: 0, others: 0
  * share.
  */
 export class MemoryWindows implements Limiter {
-  readonly #options: MemoryWindowsOptions;
+  readonly #options: Required<MemoryWindowsOptions>;
   readonly #accounts = new Map<string, AccountCounts>();
   readonly #name = randomBytes(6).toString("base64url");
   #made = 0;
-  #offsetMs = 0;
+  /** The time of Redis when `elapsedMs` was 0; undefined while Redis has never answered. */
+  #redisStartMs: number | undefined;
   /** Requests decided without Redis so far, also those that were refused. */
   decidedAlone = 0;
 
   constructor(options: MemoryWindowsOptions) {
-    this.#options = options;
+    this.#options = { elapsed: () => performance.now(), ...options };
   }
 
   charge(id: string, windows: readonly Window[]): Decision {
@@ -150,20 +153,20 @@ export class MemoryWindows implements Limiter {
    * answer: a window that has ended for Redis must not run on here.
    *
    * @param redisNowMs the time in the answer
-   * @param sentAtMs `ownNowMs` when the call was sent
+   * @param sentAtMs `elapsedMs` when the call was sent
    */
   followClock(redisNowMs: number, sentAtMs: number): void {
-    this.#offsetMs = redisNowMs - sentAtMs;
+    this.#redisStartMs = redisNowMs - sentAtMs;
   }
 
-  /** Unix milliseconds by this machine's clock. */
-  ownNowMs(): number {
-    return this.#options.now();
+  /** Milliseconds since any time. A clock that is set does not change it, so it begins no window again. */
+  elapsedMs(): number {
+    return this.#options.elapsed();
   }
 
   /** Unix milliseconds by the clock of Redis, or by this machine's while Redis has never answered. */
   nowMs(): number {
-    return this.#options.now() + this.#offsetMs;
+    return this.#redisStartMs === undefined ? this.#options.now() : this.#redisStartMs + this.elapsedMs();
   }
 }
 

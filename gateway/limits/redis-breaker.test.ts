@@ -39,6 +39,17 @@ test("calls wait together for one time-out of a frozen Redis, and after it none 
   breaker.close();
 });
 
+test("a call that fails after the end of a breaker opens it no more, so that nothing probes", async () => {
+  const { breaker, probe, changes } = setUp();
+  const { promise, reject } = Promise.withResolvers<never>();
+  const underWay = breaker.run("a", () => promise);
+  breaker.close();
+  reject(new Error("Connection is closed."));
+  await expect(underWay).rejects.toThrow("Connection is closed.");
+  await new Promise((resolve) => setTimeout(resolve, 30)); // three times the interval of the probes
+  expect([breaker.isOpen, probe.keys, changes]).toEqual([false, [], []]);
+});
+
 test("an error of Redis ends no other call, and opens the breaker until a probe succeeds", async () => {
   const { breaker, probe, changes } = setUp();
   const { promise, resolve } = Promise.withResolvers<string>();

@@ -21,6 +21,7 @@ export class Breaker {
   /** Functions that reject the calls under way. */
   readonly #waiting = new Set<(error: Error) => void>();
   #timer: NodeJS.Timeout | undefined;
+  #isEnded = false;
 
   constructor(options: BreakerOptions) {
     this.#options = options;
@@ -51,12 +52,12 @@ export class Breaker {
 
   /** @param key the breaker closes once Redis accepts a write for this key */
   open(key: string, cause: unknown): void {
-    if (this.isOpen) return;
+    if (this.isOpen || this.#isEnded) return; // calls under way at the end fail, too
     this.#timer = setInterval(() => {
       this.#options.probe(key).then(
         () => {
           if (!this.isOpen) return;
-          this.close();
+          this.#stopProbes();
           this.#options.onChange(false, undefined);
         },
         () => {},
@@ -67,7 +68,13 @@ export class Breaker {
     this.#options.onChange(true, cause);
   }
 
+  /** Ends the probes for good: it opens no more. */
   close(): void {
+    this.#isEnded = true;
+    this.#stopProbes();
+  }
+
+  #stopProbes(): void {
     clearInterval(this.#timer);
     this.#timer = undefined;
   }

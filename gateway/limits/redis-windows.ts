@@ -152,7 +152,7 @@ export class RedisWindows implements Limiter {
     keysAndArguments.push(clockOffsetMs?.() ?? 0);
     const firstReport = keysAndArguments.length;
     for (const batch of batches) pushReport(keysAndArguments, memory.nameOf(batch.counts), batch);
-    const sentAtMs = memory.ownNowMs();
+    const sentAtMs = memory.elapsedMs();
     let answer: readonly number[];
     try {
       const call = async () => {

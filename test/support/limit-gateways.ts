@@ -48,7 +48,7 @@ export function threeGateways(stack: Stack) {
         if (!isOpen) void limiter.reportCounts();
       },
     });
-    const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 3, now });
+    const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 3, now, elapsed: now });
     stack.defer(() => {
       breaker.close();
       redis.disconnect();

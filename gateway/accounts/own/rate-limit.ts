@@ -1,13 +1,22 @@
 /** GET /rate_limit: what a caller has left, whether it is banned, and what its key allows. */
 import type { RequestHandler } from "express";
-import { contextOf } from "../../http/request-context.ts";
+import type { Admission } from "../../admission/admission.ts";
+import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import { type Scope, scopes } from "../keys/principal.ts";
 
-/** The answer has the numbers of its own limit headers. @param now Unix milliseconds */
-export function getRateLimit(now: () => number): RequestHandler {
-  return (request, response) => {
-    const { principal, shownWindows } = contextOf(response);
+export interface RateLimitOptions {
+  readonly admission: Pick<Admission, "reverifyKey">;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+/** The answer has the numbers of its own limit headers. */
+export function getRateLimit({ admission, now }: RateLimitOptions): RequestHandler {
+  return async (request, response) => {
+    const context = contextOf(response);
+    if (hasWaited(response)) await admission.reverifyKey(context); // for the shared counts, or in a freeze
+    const { principal, shownWindows } = context;
     const { plan, keyId, scopes: held, expiresAtMs, bannedUntilMs } = principal!;
     const body = {
       plan,
