@@ -18,7 +18,7 @@ test("old records are deleted until none is left, in steps that each continue af
       return [7n, 9n, undefined, -3n][asked.length - 1];
     },
   };
-  await deleteOldChanges(store, 60_000, new AbortController().signal);
+  await deleteOldChanges(store, 60_000, { mayGoOn: async () => true, rest: async () => {} });
   expect(asked).toEqual([
     [60_000, 500, "revisions", 0n],
     [60_000, 500, "revisions", 7n],
@@ -40,6 +40,23 @@ test("a failed cleanup is reported, and a stop does not wait for the next interv
   });
   expect(await reported.promise).toBe(fault);
   await stop();
+});
+
+test("a clock that is set forward within a long cleanup holds up its next step", async () => {
+  const waits = Promise.withResolvers<void>();
+  let steps = 0n;
+  const retention = {
+    ...idle,
+    deleteFromLedger: async () => {
+      steps += 1n;
+      return steps; // more always remains
+    },
+    hasGap: async () => steps === 2n,
+  };
+  const stop = startCleanup({ ledgerKeptMs: 60_000, retention, ...silent, onWait: waits.resolve });
+  await waits.promise;
+  await stop();
+  expect(steps).toBe(2n);
 });
 
 test("a stop ends a long cleanup after the current step", async () => {

@@ -49,17 +49,18 @@ export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: Clean
   const stopped = new AbortController();
   let waits = false;
   const mustWait = async () => {
-    // A note is made each hour, and more than two hours between two notes are a gap. So failures may last an hour.
-    await retention.noteTime(hourMs).catch(onError);
     const hasGap = await retention.hasGap(gapMs, clockWaitMs);
     if (hasGap && !waits) onWait();
     waits = hasGap;
     return hasGap;
   };
+  const mayGoOn = async () => !stopped.signal.aborted && !(await mustWait()); // the clock may be set within a pass
+  const rest = () => pause(pauseMs, stopped.signal);
   const pass = async () => {
-    if (await mustWait()) return;
-    await deleteOldChanges(retention, ledgerKeptMs, stopped.signal).catch(onError);
-    await forgetOldRemovals(retention, stopped.signal);
+    // A note is made each hour, and more than two hours between two notes are a gap. So failures may last an hour.
+    await retention.noteTime(hourMs).catch(onError);
+    await deleteOldChanges(retention, ledgerKeptMs, { mayGoOn, rest }).catch(onError);
+    while ((await mayGoOn()) && (await retention.forgetRemovals(removalsKeptMs, batchSize))) await rest();
   };
   const run = async () => {
     while (!stopped.signal.aborted) {
@@ -74,24 +75,25 @@ export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: Clean
   };
 }
 
+/** What is asked between two steps. */
+export interface Steps {
+  /** Whether the next step may be made. */
+  readonly mayGoOn: () => Promise<boolean>;
+  /** Lets writers get in between. */
+  readonly rest: () => Promise<void>;
+}
+
 /** Deletes all changes that are old from the ledger, in small steps. @throws StockUnavailableError */
 export async function deleteOldChanges(
   retention: Pick<Retention, "deleteFromLedger">,
   ageMs: number,
-  stopped: AbortSignal,
+  { mayGoOn, rest }: Steps,
 ): Promise<void> {
   for (const kind of ["revisions", "repeatable"] as const) {
-    for (let after: bigint | undefined = 0n; after !== undefined && !stopped.aborted; ) {
+    for (let after: bigint | undefined = 0n; after !== undefined && (await mayGoOn()); ) {
       after = await retention.deleteFromLedger(ageMs, batchSize, kind, after);
-      if (after !== undefined) await pause(pauseMs, stopped);
+      if (after !== undefined) await rest();
     }
-  }
-}
-
-/** Forgets all removals that are old, in small steps. @throws StockUnavailableError */
-async function forgetOldRemovals(retention: CleanupOptions["retention"], stopped: AbortSignal): Promise<void> {
-  while (!stopped.aborted && (await retention.forgetRemovals(removalsKeptMs, batchSize))) {
-    await pause(pauseMs, stopped);
   }
 }
 

@@ -188,6 +188,20 @@ export const stockMigrations: readonly Migration[] = [
       await db.schema.dropTableIfExists("stock_ledger_old");
     },
   },
+  {
+    name: "0006_stock_writes",
+    drops: [],
+    async up(db) {
+      if (await db.schema.hasColumn("stock_head", "writes")) return;
+      await db.schema.alterTable("stock_head", (table) => {
+        const comment = "Counts writes, so that each of them changes this row";
+        table.bigInteger("writes").notNullable().defaultTo(0).comment(comment);
+      });
+    },
+    async down(db) {
+      if (await db.schema.hasColumn("stock_head", "writes")) await dropColumn(db, "stock_head", "writes");
+    },
+  },
 ];
 
 /** Renames a table, unless an earlier attempt has done so. */

@@ -56,6 +56,7 @@ export class StockStore {
   async ping(): Promise<void> {
     await this.position();
     await orUnavailable(this.#db(ledgerTable).where({ id: 0 }).first("id"));
+    await orUnavailable(this.#db("stock_head").where({ id: 1 }).first("writes"));
   }
 
   /** The latest revision that was read or written here. */

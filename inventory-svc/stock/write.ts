@@ -176,7 +176,7 @@ export class WriteStatements {
     this.#keepsHistory = keepsHistory;
     const head = () => db("stock_head").where("id", db.raw("1"));
     this.lockHead = statementOf(head().select("epoch", "revision").forUpdate());
-    this.#advanceHead = statementOf(head().update({ revision: 0 }));
+    this.#advanceHead = statementOf(head().update({ revision: 0, writes: db.raw("writes + 1") }));
     this.#entries = selectBy(db, "pet_id", "stock", entryColumns);
     this.#setEntries = new RowsStatement(entryColumns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
     this.#records = selectBy(db, "once_id", ledgerTable, onceColumns);
@@ -187,7 +187,10 @@ export class WriteStatements {
     });
   }
 
-  /** Moves the head on, while it is locked. */
+  /**
+   * Moves the head on, while it is locked. It changes the row even where the revision stays: where several servers take
+   * writes, two that overlap conflict by that, so an older one never commits after a newer one was acknowledged.
+   */
   advanceHead(to: bigint): Statement {
     return { sql: this.#advanceHead.sql, bindings: [to] };
   }

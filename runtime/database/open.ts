@@ -166,7 +166,9 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
         // `connection.destroy()` would leave a query under way without an answer. The end of its stream does not.
         if (bytesRead === bytesAtHalf) return void stream.destroy();
         bytesAtHalf = bytesRead;
-        connection.ping(() => {}); // after the answer to a query that is under way
+        // It comes after the answer to a query that is under way, so it may be the one that learns that the transaction
+        // was ended: what follows would then run without it.
+        connection.ping((error) => error && stream.destroy());
         stream.setTimeout(halfMs);
       });
     });

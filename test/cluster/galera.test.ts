@@ -3,6 +3,7 @@ import { checkAdjustments } from "../faults/adjustments.ts";
 import { startTiers } from "../faults/cluster.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type GaleraCluster, startGalera } from "./galera.ts";
+import { overtake } from "./overlapping-writes.ts";
 import { checkThrough, inTurns, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";
 
@@ -33,6 +34,10 @@ describe("a Galera cluster", () => {
     console.info(verdict);
     expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
   }, 900_000);
+
+  test("a newer change through another node is not undone by an older one that is held up", async () => {
+    expect(await overtake(galera.nodes, galera.settle)).toEqual({ afterUpdates: 5, afterAdjustments: 16 });
+  }, 120_000);
 
   test("the check of adjustments finds those that go astray when statements are sent in packets", async () => {
     await using tiersStack = new AsyncDisposableStack();

@@ -6,6 +6,7 @@ import { startTiers, type Tiers } from "../faults/cluster.ts";
 import { suiteStack } from "../support/stack.ts";
 import type { DatabaseCluster } from "./database-cluster.ts";
 import { startGroupReplication } from "./group-replication.ts";
+import { overtake } from "./overlapping-writes.ts";
 import { checkThrough, inTurns, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";
 
@@ -88,6 +89,10 @@ describe("several primaries", () => {
     console.info(verdict);
     expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
   }, 300_000);
+
+  test("a newer change through another primary is not undone by an older one that is held up", async () => {
+    expect(await overtake(group.nodes, () => delay(1_000))).toEqual({ afterUpdates: 5, afterAdjustments: 16 });
+  }, 120_000);
 
   test("a plain account without any privilege for it reads what another primary has acknowledged", async () => {
     const [first, second] = group.nodes;

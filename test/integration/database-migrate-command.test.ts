@@ -103,7 +103,7 @@ describe("npm run migrate", () => {
     const url = await createMysqlDatabase();
     expect((await command(bothIn(url), "--only", "inventory")).stdout).toBe(outputOf(["inventory"]));
     expect((await command(bothIn(url), "--down", "--only=inventory")).stdout).toBe(
-      "inventory: down 0005_stock_ledger\n",
+      "inventory: down 0006_stock_writes\n",
     );
     await dropDatabase(url);
   });

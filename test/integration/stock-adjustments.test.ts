@@ -1,4 +1,4 @@
-import { setImmediate } from "node:timers/promises";
+import { setTimeout as delay, setImmediate } from "node:timers/promises";
 import type { Outcome } from "../../inventory-svc/stock/change.ts";
 import { deleteOldChanges, ledgerKeptMs } from "../../inventory-svc/stock/cleanup.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "../../inventory-svc/stock/stock-errors.ts";
@@ -89,14 +89,14 @@ describeEachDatabase("adjustments in the database", (url) => {
     const plain = statements.splice(0).join(";");
     await store.write([update(1n, 7), adjust("a", 1n, 1)]);
     expect(plain).toMatch(
-      /^BEGIN( IMMEDIATE)?;select epoch, revision from stock_head where id = 1( for update)?;select [a-z_, ]* from stock where pet_id in \(\?\);update stock_head set revision = \? where id = 1;insert into stock [^;]*;COMMIT$/,
+      /^BEGIN( IMMEDIATE)?;select epoch, revision from stock_head where id = 1( for update)?;select [a-z_, ]* from stock where pet_id in \(\?\);update stock_head set revision = \?, writes = writes \+ 1 where id = 1;insert into stock [^;]*;COMMIT$/,
     );
     expect(statements.join(";")).toContain("stock_ledger");
     if (!url().startsWith("sqlite:")) expect(statements).toHaveLength(2);
   });
 
   describe("deletion", () => {
-    const never = new AbortController().signal;
+    const steps = { mayGoOn: async () => true, rest: () => delay(50) };
     const retentionMs = ledgerKeptMs(0);
 
     /** Makes an adjustment of one pet of each of these ages. */
@@ -112,7 +112,7 @@ describeEachDatabase("adjustments in the database", (url) => {
 
     test("adjustments are deleted after 26 hours and not before, and can then be made again", async () => {
       await makeAged(retentionMs + 60_000, retentionMs - 60_000, 0);
-      await deleteOldChanges(stock.retention, retentionMs, never);
+      await deleteOldChanges(stock.retention, retentionMs, steps);
       expect(await recorded()).toEqual(["1", "2"]);
       expect(kinds(await store.write([adjust("0", 1n, 1), adjust("1", 1n, 1)]))).toEqual(["done", "replayed"]);
       expect(retentionMs).toBe(26 * 60 * 60_000);
@@ -125,7 +125,7 @@ describeEachDatabase("adjustments in the database", (url) => {
       for (const [i, offsetMs] of [-2 * retentionMs, 2 * retentionMs].entries()) {
         clock.mockReturnValue(nowMs + offsetMs);
         await store.write([adjust(`${i}`, 1n, 1)]);
-        await deleteOldChanges(stock.retention, retentionMs, never);
+        await deleteOldChanges(stock.retention, retentionMs, steps);
       }
       clock.mockRestore();
       expect(await recorded()).toEqual(["0", "1"]);
@@ -165,7 +165,7 @@ describeEachDatabase("adjustments in the database", (url) => {
       await young.db("stock_ledger").decrement("made_at", 2 * retentionMs);
       const failures = [young, ...others].map(({ db }) => failuresOf(db));
       let over = false;
-      const deleting = Promise.all(others.map((each) => deleteOldChanges(each.retention, retentionMs, never))).finally(
+      const deleting = Promise.all(others.map((each) => deleteOldChanges(each.retention, retentionMs, steps))).finally(
         () => {
           over = true;
         },
