@@ -68,6 +68,20 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     promise: 1,
+    what: "a sign of life takes the news that its transaction was undone",
+    file: "runtime/database/open.ts",
+    find: "connection.ping((error) => error && stream.destroy());",
+    replace: "connection.ping(() => {});",
+  },
+  {
+    promise: 1,
+    what: "a write that leaves the stock as it is does not change the head",
+    file: "inventory-svc/stock/write.ts",
+    find: ', writes: db.raw("writes + 1") }',
+    replace: " }",
+  },
+  {
+    promise: 1,
     what: "a deadline counts from when the question is read",
     file: "inventory-svc/rpc/served-calls.ts",
     find: "performance.now() < acceptedMs + deadlineMs;",

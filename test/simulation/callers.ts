@@ -258,7 +258,9 @@ export class HttpCaller {
     const { random } = this.#world;
     const asked = petIds.map((petId): AskedChange => {
       const number = nextNumber();
-      const quantity = random.chance(0.05) ? maxQuantity - number : number;
+      const mayKnow = !more.reuses && random.chance(0.1); // mostly there is nothing to change then
+      const known = mayKnow ? this.#quantities.get(petId) : undefined;
+      const quantity = known ?? (random.chance(0.05) ? maxQuantity - number : number);
       const expected = random.chance(0.2) ? this.#knownRevision(petId) : undefined;
       return { kind: "set", petId, quantity, expected, reason: this.#reason(), ...more, attempts: [] };
     });

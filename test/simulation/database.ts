@@ -31,6 +31,11 @@ export interface DatabaseFaults {
   /** Probability that the session is lost before COMMIT, or after it. */
   lostBefore: number;
   lostAfter: number;
+  /**
+   * Probability that a session does not wait for a lock, as if it wrote through another server. Then the first of the
+   * two that commits a change of the head has the other's transaction undone, which learns of it with its next packet.
+   */
+  overtaken: number;
 }
 
 interface Statement {
@@ -61,12 +66,14 @@ export class DatabaseServer {
   readonly sqlite: Sqlite.Database;
   /** Whether another server takes the writes by now. */
   isReadOnly = false;
-  readonly faults: DatabaseFaults = { deadlock: 0, lostBefore: 0, lostAfter: 0 };
+  readonly faults: DatabaseFaults = { deadlock: 0, lostBefore: 0, lostAfter: 0, overtaken: 0 };
   readonly random: Random;
   /** Called after each commit, before anybody learns of it. */
   onCommit: () => void = () => {};
   readonly #sessions = new Set<Session>();
   readonly #locks = new Map<string, { owner: Session; readonly waiting: ((has: boolean) => void)[] }>();
+  /** Sessions that did not wait for the lock on the head, and those that they did not wait for. */
+  readonly #overlapping = new Set<Session>();
   readonly #prepared = new Map<string, Prepared>();
 
   constructor(name: string, network: Network, address: string, image: Buffer, random: Random) {
@@ -93,10 +100,12 @@ export class DatabaseServer {
 
   leave(session: Session): void {
     this.#sessions.delete(session);
+    this.#overlapping.delete(session);
     for (const [table, lock] of [...this.#locks]) if (lock.owner === session) this.#pass(table);
   }
 
   unlock(session: Session): void {
+    this.#overlapping.delete(session);
     for (const [table, lock] of [...this.#locks]) if (lock.owner === session) this.#pass(table);
   }
 
@@ -107,7 +116,12 @@ export class DatabaseServer {
       this.#locks.set(table, { owner: session, waiting: [] });
       return true;
     }
-    if (lock.owner === session) return true;
+    if (lock.owner === session || this.#overlapping.has(session)) return true;
+    if (table === "stock_head" && session.isOpen && lock.owner.isOpen && this.random.chance(this.faults.overtaken)) {
+      meet("a lock on one of several servers");
+      this.#overlapping.add(lock.owner).add(session);
+      return true;
+    }
     meet("a wait for a lock");
     return new Promise((resolve) => {
       const take = (has: boolean) => {
@@ -126,6 +140,20 @@ export class DatabaseServer {
         lock.waiting.unshift(take);
       } else lock.waiting.push(take);
     });
+  }
+
+  /** Runs the statements of a transaction, and undoes those that overlap with a change of the head. */
+  commit(session: Session, written: readonly Statement[]): void {
+    const head = () => this.read<object>("select * from stock_head").flatMap(Object.values).join();
+    const { owner } = this.#locks.get("stock_head") ?? {};
+    const overlapping = [...new Set([...this.#overlapping, ...(owner ? [owner] : [])])].filter(
+      (one) => one !== session,
+    );
+    const before = overlapping.length > 0 && head();
+    this.sqlite.exec("BEGIN");
+    for (const statement of written) this.execute(statement);
+    this.sqlite.exec("COMMIT");
+    if (overlapping.length > 0 && head() !== before) for (const other of overlapping) other.undo();
   }
 
   #pass(table: string): void {
@@ -189,6 +217,8 @@ class Session {
   #written: Statement[] | undefined;
   #isRunning = false;
   #isOver = false;
+  /** Whether its transaction was undone, of which it has not heard yet. */
+  #isUndone = false;
   #lockTimeoutMs = 3_000;
   #silenceMs = 8 * 3_600_000;
   #stopSilence: () => void = () => {};
@@ -210,6 +240,14 @@ class Session {
   /** Whether a transaction is open. */
   get isOpen(): boolean {
     return this.#written !== undefined;
+  }
+
+  /** Ends its transaction without its doing. */
+  undo(): void {
+    meet("a transaction that another server has undone");
+    this.#isUndone = true;
+    this.#written = undefined;
+    this.#server.unlock(this);
   }
 
   kill(): void {
@@ -249,6 +287,7 @@ class Session {
   async #answer({ sql, bindings }: Packet): Promise<Answer | undefined> {
     const results: unknown[] = [];
     let from = 0;
+    if (sql === "" && this.#hearsOfUndo()) return { error: deadlock }; // a ping
     for (const text of sql.split(";")) {
       const count = text.split("?").length - 1;
       const statement = { sql: text.trim(), bindings: bindings.slice(from, from + count) };
@@ -267,6 +306,12 @@ class Session {
     return { results };
   }
 
+  #hearsOfUndo(): boolean {
+    const isUndone = this.#isUndone;
+    this.#isUndone = false;
+    return isUndone;
+  }
+
   /** Takes some time on the server. */
   #work(): Promise<void> {
     const { host, random } = this.#server;
@@ -276,6 +321,7 @@ class Session {
   async #execute(statement: Statement): Promise<unknown> {
     const { sql } = statement;
     const server = this.#server;
+    if (this.#hearsOfUndo()) throw deadlock;
     if (/^BEGIN|^START TRANSACTION/i.test(sql)) {
       this.#written = [];
       return {};
@@ -356,9 +402,7 @@ class Session {
         this.kill();
         return {};
       }
-      server.sqlite.exec("BEGIN");
-      for (const statement of written) server.execute(statement);
-      server.sqlite.exec("COMMIT");
+      server.commit(this, written);
       note(`${server.host.name} COMMIT`);
     }
     this.#written = undefined;

@@ -25,6 +25,8 @@ const expectedEvents = [
   "a statement of a client that has left",
   "a transaction that the database ended for its silence",
   "a deadlock at COMMIT",
+  "a lock on one of several servers",
+  "a transaction that another server has undone",
   "a session lost before COMMIT",
   "a session lost after COMMIT",
   "a write to an old primary",

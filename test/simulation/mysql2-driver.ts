@@ -44,7 +44,9 @@ class Connection extends EventEmitter {
   readonly stream = new Stream();
   readonly #host: Host = currentHost()!;
   #end: End<Packet | Answer> | undefined;
-  readonly #waiting: Done[] = [];
+  /** What is sent one after the other: each waits for the answer to the one before. */
+  readonly #waiting: { readonly packet: Packet; readonly done: Done }[] = [];
+  #isUnderWay = false;
   #isClosing = false;
 
   constructor({ host, connectTimeout }: { readonly host: string; readonly connectTimeout: number }) {
@@ -116,18 +118,28 @@ class Connection extends EventEmitter {
       process.nextTick(() => done(errorOf({ code: "PROTOCOL_CONNECTION_LOST", message, fatal: true })));
       return;
     }
-    this.#waiting.push(done);
+    this.#waiting.push({ packet, done });
+    this.#sendNext();
+  }
+
+  #sendNext(): void {
+    const [next] = this.#waiting;
+    if (!next || this.#isUnderWay || this.stream.destroyed) return;
+    this.#isUnderWay = true;
     this.stream.active();
-    this.#end.send(packet);
+    this.#end!.send(next.packet);
   }
 
   #take(answer: Answer): void {
     this.stream.bytesRead += 1;
     this.stream.active();
-    const done = this.#waiting.shift();
-    if (!done) return;
+    const answered = this.#waiting.shift();
+    if (!answered) return;
+    const { done } = answered;
     if ("error" in answer) done(errorOf(answer.error));
     else done(null, answer.results.length === 1 ? answer.results[0] : answer.results, []);
+    this.#isUnderWay = false;
+    this.#sendNext();
   }
 
   #lose(): void {
@@ -137,7 +149,7 @@ class Connection extends EventEmitter {
       message: "Connection lost: The server closed the connection.",
       fatal: true,
     };
-    for (const done of this.#waiting.splice(0)) done(errorOf(lost));
+    for (const { done } of this.#waiting.splice(0)) done(errorOf(lost));
     if (!this.#isClosing && this.listenerCount("error") > 0) this.emit("error", errorOf(lost));
   }
 }

@@ -405,10 +405,12 @@ class Judge {
     const answeredMs = Math.max(...change.attempts.map(({ returnMs }) => returnMs));
     for (const other of changes) {
       if (other.petId !== change.petId || other === change) continue;
-      for (const { callMs, outcome } of other.attempts) {
+      for (const { callMs, returnMs, outcome } of other.attempts) {
         if (outcome.kind !== "done" || callMs <= answeredMs || outcome.revision >= state.revision) continue;
         const at = this.#commits.findIndex(({ revision }) => revision >= outcome.revision);
-        if (at <= state.at && this.#commits[at]!.atMs > callMs) {
+        // One that found the entry as it wanted it has the revision of an older change.
+        const isEarlier = at <= state.at && this.#commits[at]!.atMs > callMs;
+        if (isEarlier || (other.kind === "set" && this.#commits[state.at]!.atMs > returnMs)) {
           this.#fail(
             `entry ${change.petId}: what failed by ${answeredMs.toFixed(0)} was written as ${state.revision} over ${outcome.revision}, which was asked for at ${callMs.toFixed(0)}`,
           );

@@ -24,6 +24,7 @@ export const faultKinds = {
   "hold gateway and keys": 1,
   "slow keys to gateway": 1,
   "take back commits": 2,
+  "let writers overlap": 2,
   "lose sessions before COMMIT": 3,
   "lose sessions after COMMIT": 3,
   "lock the head": 4,
@@ -166,8 +167,18 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const restore = faultOf(random, "restore the database", random.between(500, 2_000), random.between(300, 1_500));
       return { endMs: 6_000, pauseMs: 30 * callers, faults: [restore, ...faults.slice(0, 2)] };
     }
-    default:
-      return {};
+    default: {
+      if (seed % 16 === 7) return {};
+      // Several servers take writes, and the answers of one of them come late, within a transaction too.
+      const overlap = faultOf(random, "let writers overlap", 300, 9_000);
+      const kind = seed % 32 === 15 ? "hold database to service" : "slow service to database";
+      const late = [1_000, 2_500, 4_000, 5_500].map((atMs) => {
+        return faultOf(random, kind, atMs + random.between(0, 500), random.between(400, 950));
+      });
+      const dense = { services: 2, latencyMs: 0.6, pauseMs: 20 * callers, hotShare: 0.8, silenceMs: 1_000 };
+      const timeoutMs = kind === "hold database to service" ? 2_000 : 300;
+      return { ...dense, endMs: 7_000, timeoutMs, faults: [{ ...overlap, which: 3 }, ...late] };
+    }
   }
 }
 

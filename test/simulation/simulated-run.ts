@@ -359,6 +359,7 @@ class System {
       },
       "slow keys to gateway": () => slow("keys-db", gatewayName),
       "take back commits": () => failing("deadlock"),
+      "let writers overlap": () => failing("overtaken"),
       "lose sessions before COMMIT": () => failing("lostBefore"),
       "lose sessions after COMMIT": () => failing("lostAfter"),
       "lock the head": () => this.#lockHead(forMs),
