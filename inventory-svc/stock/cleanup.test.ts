@@ -97,22 +97,24 @@ test("a stop waits for the cleanup's statement that is running, and no statement
 
 test("old removals are forgotten step by step, also when old records cannot be deleted", async () => {
   const asked: unknown[][] = [];
+  const noted = new Set<number>();
   const done = Promise.withResolvers<void>();
   const retention = {
     ...idle,
     deleteFromLedger: () => Promise.reject(new Error("the database is away")),
-    noteTime: async (...args: unknown[]) => void asked.push(args),
+    noteTime: async (intervalMs: number) => void noted.add(intervalMs),
     forgetRemovals: async (...args: unknown[]) => {
       asked.push(args);
-      if (asked.length === 4) done.resolve();
-      return asked.length < 4;
+      if (asked.length === 3) done.resolve();
+      return asked.length < 3;
     },
   };
   const stop = startCleanup({ ledgerKeptMs: 60_000, retention, ...silent });
   await done.promise;
   await stop();
   const step = [30 * 24 * 3_600_000, 500];
-  expect(asked).toEqual([[3_600_000], step, step, step]);
+  expect([...noted]).toEqual([3_600_000]);
+  expect(asked).toEqual([step, step, step]);
 });
 
 test("what is old is deleted, also when the time cannot be noted", async () => {
@@ -134,5 +136,5 @@ test("what is old is deleted, also when the time cannot be noted", async () => {
   await done.promise;
   await stop();
   expect(deleted).toEqual(["revisions", "repeatable"]);
-  expect(reported).toEqual([fault]);
+  expect(new Set(reported)).toEqual(new Set([fault]));
 });

@@ -49,6 +49,8 @@ export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: Clean
   const stopped = new AbortController();
   let waits = false;
   const mustWait = async () => {
+    // A note is made each hour, and more than two hours between two notes are a gap. So failures may last an hour.
+    await retention.noteTime(hourMs).catch(onError);
     const hasGap = await retention.hasGap(gapMs, clockWaitMs);
     if (hasGap && !waits) onWait();
     waits = hasGap;
@@ -57,8 +59,6 @@ export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: Clean
   const mayGoOn = async () => !stopped.signal.aborted && !(await mustWait()); // the clock may be set within a pass
   const rest = () => pause(pauseMs, stopped.signal);
   const pass = async () => {
-    // A note is made each hour, and more than two hours between two notes are a gap. So failures may last an hour.
-    await retention.noteTime(hourMs).catch(onError);
     await deleteOldChanges(retention, ledgerKeptMs, { mayGoOn, rest }).catch(onError);
     while ((await mayGoOn()) && (await retention.forgetRemovals(removalsKeptMs, batchSize))) await rest();
   };

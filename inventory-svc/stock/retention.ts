@@ -1,6 +1,6 @@
 /** Forgets what the stock no longer needs: old changes in the ledger, and removed entries. */
 import type { Knex } from "knex";
-import { clockMs } from "../../runtime/database/statements.ts";
+import { clockMs, retried } from "../../runtime/database/statements.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { ledgerTable } from "./stock-rows.ts";
 
@@ -106,7 +106,7 @@ export class Retention {
     const isFull = rows.length === limit;
     const reached = isFull ? rows.at(-1)!.revision : end;
     const tombstones = rows.filter(({ removed }) => Number(removed) === 1).map(({ pet_id }) => pet_id);
-    await orUnavailable(
+    const forget = () =>
       db.transaction(async (transaction) => {
         // Locks the head of the stock first, as each write does. So the two queue there, and never hold rows that the
         // other needs.
@@ -120,8 +120,8 @@ export class Retention {
         await transaction("stock_times")
           .where("revision", "<=", reached as never)
           .delete();
-      }),
-    );
+      });
+    await orUnavailable(retried(forget)); // where several servers take writes, it may lose against one of them
     return isFull;
   }
 

@@ -56,9 +56,9 @@ test("a server without a binary log is a risk, except in Galera, and its sync_bi
 
 test("Galera gets one statement at a time, and its sessions read what other nodes acknowledged", () => {
   const node = { ...mariadb, wsrep_on: "ON", wsrep_dirty_reads: "ON" };
-  const { name, canPipeline, ownSettings } = engine({ ...node, wsrep_sync_wait: "4" });
+  const { name, canPipeline, ownSettings } = engine({ ...node, wsrep_sync_wait: "8" });
   expect({ name, canPipeline }).toEqual({ name: "MariaDB 10.11.19, Galera", canPipeline: false });
-  expect(ownSettings).toEqual(["SET SESSION wsrep_sync_wait = 5", "SET SESSION wsrep_dirty_reads = OFF"]);
+  expect(ownSettings).toEqual(["SET SESSION wsrep_sync_wait = 15", "SET SESSION wsrep_dirty_reads = OFF"]);
   expect(engine({ ...node, wsrep_sync_wait: "15", wsrep_dirty_reads: "OFF" }).ownSettings).toEqual([]);
   const options = "base_port = 4567; pc.ignore_quorum = false; pc.ignore_sb = true";
   expect(engine({ ...node, wsrep_provider_options: options }).risks).toEqual([

@@ -101,8 +101,10 @@ function galera(variables: Variables): Omit<Form, "form"> {
   const options = variables.get("wsrep_provider_options") ?? "";
   return {
     ownSettings: [
-      // Bit 1: a read waits until this node has applied what other nodes acknowledged before.
-      ...(syncWait & 1 ? [] : [`SET SESSION wsrep_sync_wait = ${syncWait | 1}`]),
+      // Each statement waits until this node has applied what other nodes acknowledged before: reads and BEGIN by bit
+      // 1, UPDATE and DELETE by 2, INSERT by 4. One that changed rows by an older state would miss those that are
+      // newer.
+      ...((syncWait & 7) === 7 ? [] : [`SET SESSION wsrep_sync_wait = ${syncWait | 7}`]),
       ...(isOn(variables.get("wsrep_dirty_reads")) ? ["SET SESSION wsrep_dirty_reads = OFF"] : []),
     ],
     risks: /pc\.ignore_(sb|quorum)\s*=\s*(true|yes|on|1)/i.test(options)

@@ -44,14 +44,21 @@ export function engineBehind(connection: PooledConnection): Engine {
 }
 
 /**
- * Asks an open connection to MySQL again which engine it leads to, also while it is in use.
+ * Asks an open connection to MySQL again which engine it leads to, also while it is in use. An error ends the
+ * connection: it may be the only word of a transaction that was undone.
  *
  * @throws what the driver throws
  */
 export async function renewEngine(connection: PooledConnection): Promise<Engine> {
-  const engine = await askEngine(connection as MysqlConnection, askServer);
-  engines.set(connection, engine);
-  return engine;
+  const { stream } = connection as MysqlConnection;
+  try {
+    const engine = await askEngine(connection as MysqlConnection, askServer);
+    engines.set(connection, engine);
+    return engine;
+  } catch (error) {
+    stream.destroy();
+    throw error;
+  }
 }
 
 /**

@@ -57,10 +57,7 @@ export class DatabaseRisks {
   watch(db: Knex): () => void {
     if (isSqlite(db)) return () => {};
     const rereading = setInterval(() => {
-      db.raw(askServer).then(
-        ([[variables, altered]]) => this.see(engineOf(variables, altered)),
-        () => {}, // callers see for themselves that it is away
-      );
+      this.readAgain(db).catch(() => {}); // callers see for themselves that it is away
     }, readAgainMs);
     let isComparing = false;
     const comparing = setInterval(async () => {
@@ -73,6 +70,20 @@ export class DatabaseRisks {
     return () => {
       for (const timer of [rereading, comparing]) clearInterval(timer);
     };
+  }
+
+  /**
+   * Reads the settings of the server again. A group of servers can be switched to another mode under open connections,
+   * whose sessions lack what that mode needs: they are given up.
+   *
+   * @throws what the driver throws
+   */
+  async readAgain(db: Knex): Promise<void> {
+    const [[variables, altered]] = await db.raw(askServer);
+    const engine = engineOf(variables, altered);
+    this.see(engine);
+    const isSwitched = openConnections(db).some((connection) => engineBehind(connection).writer !== engine.writer);
+    if (isSwitched) discardAllConnections(db, new Error("the database server was switched to another mode"));
   }
 
   /**

@@ -166,7 +166,8 @@ export async function retried<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      if (attempt === maxAttempts || !isRetryable(error)) throw error;
+      // An attempt whose outcome is in doubt may have happened.
+      if (attempt === maxAttempts || !isRetryable(error) || !provesUndone(error)) throw error;
     }
   }
 }

@@ -1,6 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
+import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
+import { migrateDatabase } from "../../runtime/database/migrations.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { checkAdjustments } from "../faults/adjustments.ts";
 import { startTiers } from "../faults/cluster.ts";
+import { testPepper } from "../support/made-keys.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type GaleraCluster, startGalera } from "./galera.ts";
 import { overtake } from "./overlapping-writes.ts";
@@ -38,6 +44,26 @@ describe("a Galera cluster", () => {
   test("a newer change through another node is not undone by an older one that is held up", async () => {
     expect(await overtake(galera.nodes, galera.settle)).toEqual({ afterUpdates: 5, afterAdjustments: 16 });
   }, 120_000);
+
+  test("a key that is revoked through a node that does not know it yet is dead", async () => {
+    await using keysStack = new AsyncDisposableStack();
+    const [first, second] = galera.nodes;
+    const rows = 3_500; // a node is behind while it applies a change of so many without a key
+    await first!.query("CREATE DATABASE late_keys");
+    await migrateDatabase(first!.url("late_keys"), "gateway", keyMigrations);
+    await first!.query("CREATE TABLE late_keys.slow (a INT, b INT)");
+    await first!.query(`INSERT INTO late_keys.slow SELECT seq, 0 FROM late_keys.seq_1_to_${rows}`, 20_000);
+    await galera.settle();
+    const [here, there] = [first!, second!].map((node) => {
+      const db = openDatabase(node.url("late_keys"));
+      keysStack.defer(() => db.destroy());
+      return createKeyAdmin(db, Date.now);
+    });
+    await Promise.all([here!.list(), there!.list()]); // connects
+    await first!.query("UPDATE late_keys.slow SET b = 1", 20_000);
+    const { keyId } = await here!.issue({ ...storedKey(createKey("live", testPepper), testPepper), account: "acme" });
+    expect((await there!.revoke(keyId)).revokedAtMs).toBeGreaterThan(0);
+  }, 60_000);
 
   test("the check of adjustments finds those that go astray when statements are sent in packets", async () => {
     await using tiersStack = new AsyncDisposableStack();

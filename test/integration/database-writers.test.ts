@@ -2,11 +2,12 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { ChannelCredentials } from "@grpc/grpc-js";
+import { pino } from "pino";
 import { createKey } from "../../gateway/accounts/keys/key-format.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { acquireConnection, releaseConnection } from "../../runtime/database/knex-internals.ts";
+import { acquireConnection, openConnections, releaseConnection } from "../../runtime/database/knex-internals.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { writersBehind, writersBehindAll } from "../../runtime/database/risks.ts";
+import { DatabaseRisks, writersBehind, writersBehindAll } from "../../runtime/database/risks.ts";
 import { serverProcess } from "../support/database-server.ts";
 import { request } from "../support/http.ts";
 import { testPepper } from "../support/made-keys.ts";
@@ -133,5 +134,23 @@ describe("two servers that take writes", () => {
     await operator.query("SET GLOBAL read_only = 0");
     await operator.end();
     expect((await writersBehindAll(db, 4)).sort()).toEqual(["server_id 1", "server_id 2"]);
+  });
+
+  test("connections whose server was switched to another mode are given up", async () => {
+    targets = [servers[0]!];
+    const db = openDatabase(withDatabase(spread, "petstore"));
+    stack.defer(() => db.destroy());
+    const log = pino({ level: "silent" });
+    const risks = new DatabaseRisks(log, "INVENTORY_DATABASE_URL (inventory-svc)");
+    await db.raw("select 1");
+    const [connection] = openConnections(db);
+    await risks.readAgain(db);
+    expect(openConnections(db)[0]).toBe(connection);
+    const operator = await connectMysql(servers[0]!.url);
+    await operator.query("SET GLOBAL server_id = 7");
+    stack.defer(() => operator.query("SET GLOBAL server_id = 1").then(() => operator.end()));
+    await db.raw("SET SESSION server_id = 7").catch(() => {}); // MariaDB's sessions keep an id of their own
+    await risks.readAgain(db);
+    expect(openConnections(db)).toHaveLength(0);
   });
 });

@@ -383,7 +383,8 @@ class Judge {
       this.#fail(
         `entry ${state.petId} has ${state.quantity} at ${state.revision} by ${change.kind} ${change.delta ?? change.quantity ?? ""}: ${why}`,
       );
-    const makers = claimed.filter((change) => !isOnlyOne || hasEffect(change, before, state));
+    const mayMake = ({ expected }: AskedChange) => expected !== state.revision; // else it has found that very state
+    const makers = claimed.filter((change) => mayMake(change) && (!isOnlyOne || hasEffect(change, before, state)));
     const notFinders = claimed.filter((change) => !hasEffect(change, state, state));
     if (notFinders.length > 1 || (notFinders.length === 1 && !makers.includes(notFinders[0]!))) {
       fail(notFinders.at(-1)!, `not its effect, after ${before?.quantity}`);

@@ -1,6 +1,7 @@
 /** What operators do with keys: issue, list, rotate, revoke, lift bans. */
 import type { Knex } from "knex";
 import { retried } from "../../../runtime/database/statements.ts";
+import { invariant } from "../../../runtime/invariant.ts";
 import type { StoredKey } from "../keys/key-format.ts";
 import { newKeyId, type RotatedKey, rotateKey } from "../keys/key-rotation.ts";
 import { fromScopes } from "../keys/key-rows.ts";
@@ -131,7 +132,9 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
 
     async revoke(keyId) {
       await retried(() => db("api_keys").where({ id: keyId }).whereNull("revoked_at").update({ revoked_at: now() }));
-      return await getKey(keyId);
+      const key = await getKey(keyId);
+      invariant(key.revokedAtMs !== null, "a key that was revoked is read as revoked");
+      return key;
     },
 
     async revokeAll(name) {

@@ -82,13 +82,15 @@ export class ServingQueue<T extends Body | undefined> {
   #takeNext(): Wanted<T> {
     for (;;) {
       const [accountId, names] = this.#turns.entries().next().value!;
-      const name = names.values().next().value!;
-      names.delete(name);
       this.#turns.delete(accountId);
-      if (names.size > 0) this.#turns.set(accountId, names); // behind the others
-      const wanted = this.#wanted.get(name);
-      this.#wanted.delete(name);
-      if (wanted) return wanted; // else another account has shared its body
+      for (const name of names) {
+        names.delete(name);
+        const wanted = this.#wanted.get(name);
+        if (!wanted) continue; // it was made in the turn of another account
+        this.#wanted.delete(name);
+        if (names.size > 0) this.#turns.set(accountId, names); // behind the others
+        return wanted;
+      }
     }
   }
 }
