@@ -1,6 +1,6 @@
 /** Sends changes until it is known what became of them, as far as a repeat is safe. */
 import { Outage, untilSettled } from "./attempts.ts";
-import { type ChangeOutcome, type ChangeRequest, happensOnce } from "./change-requests.ts";
+import { type ChangeOutcome, type ChangeRequest, happensOnce, type QuantityChange } from "./change-requests.ts";
 import type { ChangeSessions } from "./change-sessions.ts";
 import { maxTimeoutMs } from "./grpc-calls.ts";
 import { InventoryError, type StatusName } from "./inventory-error.ts";
@@ -63,40 +63,99 @@ export class ChangeSender {
    * @throws what `endMs` or `isWanted` throws at the first attempt, which then is not sent
    */
   async send(request: ChangeRequest, { endMs, isWanted, mayRetry }: ChangeCaller): Promise<ChangeOutcome[]> {
-    const isOnce = happensOnce(request);
-    const outcomes: ChangeOutcome[] = [];
-    let unsettled = [...request.changes.keys()];
+    const known = new KnownOutcomes(request);
     let retryUntilMs = Number.NEGATIVE_INFINITY;
-    let earlierMayHappenUntilMs = Number.NEGATIVE_INFINITY;
-
     const attempt = async () => {
-      if (outcomes.length > 0 && !(await mayRetry())) {
+      if (known.isTried && !(await mayRetry())) {
         retryUntilMs = Math.min(retryUntilMs, endMs()); // a stop of the gateway shortens it
         return false;
       }
-      const changes = unsettled.map((i) => request.changes[i]!);
       const latestMs = endMs();
-      const untilMs = isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
-      const earlierMayHappen = performance.now() < earlierMayHappenUntilMs;
-      const found = await this.#sessions.submit({ ...request, changes }, untilMs, isWanted);
-      const earlier = unsettled.map((i) => outcomes[i]);
-      const settled = settledBy(request, found, earlier, earlierMayHappen);
-      for (const [i, place] of unsettled.entries()) {
-        if (settled[i] || !mayHaveHappened(earlier[i])) outcomes[place] = found[i]!;
-      }
-      unsettled = unsettled.filter((_, i) => !settled[i]);
-      if (isOnce && found.some(isUnanswered)) earlierMayHappenUntilMs = Math.max(earlierMayHappenUntilMs, untilMs);
-      const isServiceAway = unsettled.some((i) => (outcomes[i] as InventoryError).code === "UNAVAILABLE");
-      if (unsettled.length === 0 && !found.some(mayHaveHappened)) this.#outage.succeeded();
-      retryUntilMs = isServiceAway && !isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
-      return unsettled.length === 0 || this.#sessions.isClosed;
+      const untilMs = known.isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
+      const earlierMayHappen = known.mayHappen();
+      const found = await this.#sessions.submit({ ...request, changes: known.unsettledChanges() }, untilMs, isWanted);
+      const isKnown = known.add(found, { untilMs, earlierMayHappen });
+      if (isKnown) this.#outage.succeeded();
+      const isServiceAway = known.unsettledErrors().some(({ code }) => code === "UNAVAILABLE");
+      retryUntilMs = isServiceAway && !known.isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
+      return known.isSettled || this.#sessions.isClosed;
     };
     await untilSettled(attempt, () => retryUntilMs).catch((error: unknown) => {
       // The caller has left, or may not make the changes: the outcomes are those of the attempts before.
-      if (outcomes.length === 0) throw error;
+      if (!known.isTried) throw error;
     });
-    await untilNothingMayHappen(outcomes, earlierMayHappenUntilMs);
-    return outcomes;
+    await known.untilNothingMayHappen();
+    return known.outcomes;
+  }
+}
+
+/** What is known of the changes of a request, attempt by attempt. */
+class KnownOutcomes {
+  readonly #request: ChangeRequest;
+  /** Whether the changes happen once, however often they are sent. */
+  readonly isOnce: boolean;
+  /** In the order of the changes; empty before the end of the first attempt. */
+  readonly outcomes: ChangeOutcome[] = [];
+  /** The places of the changes for which another attempt is safe and may be of use. */
+  #unsettled: readonly number[];
+  /** Until then an attempt that was not answered may still happen, by `performance.now()`. */
+  #mayHappenUntilMs = Number.NEGATIVE_INFINITY;
+
+  constructor(request: ChangeRequest) {
+    this.#request = request;
+    this.isOnce = happensOnce(request);
+    this.#unsettled = [...request.changes.keys()];
+  }
+
+  /** Whether an attempt has ended. */
+  get isTried(): boolean {
+    return this.outcomes.length > 0;
+  }
+
+  get isSettled(): boolean {
+    return this.#unsettled.length === 0;
+  }
+
+  /** Whether an earlier attempt may still happen. */
+  mayHappen(): boolean {
+    return performance.now() < this.#mayHappenUntilMs;
+  }
+
+  unsettledChanges(): QuantityChange[] {
+    return this.#unsettled.map((place) => this.#request.changes[place]!);
+  }
+
+  /** Why they are not settled. */
+  unsettledErrors(): InventoryError[] {
+    return this.#unsettled.map((place) => this.outcomes[place] as InventoryError);
+  }
+
+  /**
+   * Adds what an attempt has found of the changes that were not settled before it.
+   *
+   * @param untilMs the end of the attempt
+   * @param earlierMayHappen whether an earlier one could still happen when this one was sent
+   * @returns whether a service has said of all changes what became of them
+   */
+  add(
+    found: readonly ChangeOutcome[],
+    { untilMs, earlierMayHappen }: { readonly untilMs: number; readonly earlierMayHappen: boolean },
+  ): boolean {
+    const earlier = this.#unsettled.map((place) => this.outcomes[place]);
+    const settled = settledBy(this.#request, found, earlier, earlierMayHappen);
+    for (const [i, place] of this.#unsettled.entries()) {
+      if (settled[i] || !mayHaveHappened(earlier[i])) this.outcomes[place] = found[i]!;
+    }
+    this.#unsettled = this.#unsettled.filter((_, i) => !settled[i]);
+    if (this.isOnce && found.some(isUnanswered)) this.#mayHappenUntilMs = Math.max(this.#mayHappenUntilMs, untilMs);
+    return this.isSettled && !found.some(mayHaveHappened);
+  }
+
+  /** Waits until no change with an unknown outcome can happen any more. */
+  async untilNothingMayHappen(): Promise<void> {
+    const leftMs = this.#mayHappenUntilMs - performance.now();
+    if (leftMs <= 0 || !this.outcomes.some(mayHaveHappened)) return;
+    await new Promise((resolve) => setTimeout(resolve, Math.ceil(leftMs) + 1)); // timers may end a millisecond early
   }
 }
 
@@ -125,13 +184,6 @@ export function settledBy(
 function settlesEarlier(outcome: ChangeOutcome, earlierMayHappen: boolean): boolean {
   if (!(outcome instanceof InventoryError)) return true;
   return !earlierMayHappen && outcome.isDecided;
-}
-
-/** Waits until no change with an unknown outcome can happen any more. */
-async function untilNothingMayHappen(outcomes: readonly ChangeOutcome[], untilMs: number): Promise<void> {
-  const leftMs = untilMs - performance.now();
-  if (leftMs <= 0 || !outcomes.some(mayHaveHappened)) return;
-  await new Promise((resolve) => setTimeout(resolve, Math.ceil(leftMs) + 1)); // timers may end a millisecond early
 }
 
 /** Whether no service has said what became of a change that was sent, so that a service may still make it. */

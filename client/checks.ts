@@ -92,61 +92,118 @@ export class Checks {
     this.#session?.cancel();
   }
 
-  /** Asks a service, and every second another one until one of them begins to answer. */
   async #askOnce(
     position: Position,
-    { traceparent, onPart }: CheckOptions,
+    { traceparent, onPart = () => {} }: CheckOptions,
     silenceMs: number,
     ended: AbortSignal,
   ): Promise<StockChanges> {
-    const { promise, resolve, reject } = Promise.withResolvers<StockChanges>();
-    const asked = new Set<CheckSession>();
-    const endMs = performance.now() + silenceMs - 1; // timers may end a millisecond early
-    let running = 0;
-    let answering: CheckSession | undefined;
-    let isOver = false;
-    const ask = async () => {
-      running += 1;
-      let session = this.#session;
-      this.#session = undefined;
-      try {
-        if (!session || session.isOver) session = await Session.open(this.#open(), silenceMs);
-        if (answering || isOver) return session.cancel();
-        asked.add(session);
-        const answer = new Answer();
-        const read = (message: CheckInventoryResponse) => {
-          answering ??= session!;
-          dropOthers();
-          if (answer.add(message)) return true;
-          onPart?.();
-          return false;
-        };
-        await session.ask({ ...position, traceparent }, read, silenceMs);
-        resolve(answer.changes);
-        asked.delete(session);
-        this.#session = session;
-      } catch (error) {
-        running -= 1;
-        const isLast = answering ? answering === session : running === 0 || performance.now() >= endMs;
-        if (isLast) reject(error);
-      }
-    };
-    const dropOthers = () => {
-      clearInterval(timer);
-      for (const other of asked) if (other !== answering) other.cancel();
-    };
-    const timer = setInterval(() => void ask(), lateMs);
-    const end = () => reject(ended.reason);
+    const question = new Question(
+      { ...position, traceparent },
+      {
+        silenceMs,
+        onPart,
+        takeSession: () => this.#takeSession(silenceMs),
+        keepSession: (session) => {
+          this.#session = session;
+        },
+      },
+    );
+    const end = () => question.end(ended.reason);
     ended.addEventListener("abort", end);
-    void ask();
     try {
-      return await promise;
+      return await question.answer;
     } finally {
-      isOver = true;
       ended.removeEventListener("abort", end);
-      clearInterval(timer);
-      for (const session of asked) session.cancel();
+      end();
     }
+  }
+
+  /** Takes the session of the latest answer, or opens one. */
+  async #takeSession(timeoutMs: number): Promise<CheckSession> {
+    const session = this.#session;
+    this.#session = undefined;
+    return session && !session.isOver ? session : await Session.open(this.#open(), timeoutMs);
+  }
+}
+
+interface QuestionOptions {
+  /** Longest wait for an answer, and for each part of a long one. */
+  readonly silenceMs: number;
+  /** Called for each part of a long answer but the last. */
+  readonly onPart: () => void;
+  /** Gives a session that carries no question. */
+  readonly takeSession: () => Promise<CheckSession>;
+  /** Gets the session that has answered. */
+  readonly keepSession: (session: CheckSession) => void;
+}
+
+/** A question to a service, and every second to another one until one of them begins to answer. */
+class Question {
+  readonly #request: CheckInventoryRequest;
+  readonly #options: QuestionOptions;
+  readonly #answered = Promise.withResolvers<StockChanges>();
+  readonly #endMs: number;
+  readonly #timer = setInterval(() => void this.#ask(), lateMs);
+  /** The sessions that carry it. */
+  readonly #asked = new Set<CheckSession>();
+  /** Attempts that have not failed. */
+  #attempts = 0;
+  /** The session whose answer has begun. */
+  #answering: CheckSession | undefined;
+  #isOver = false;
+
+  constructor(request: CheckInventoryRequest, options: QuestionOptions) {
+    this.#request = request;
+    this.#options = options;
+    this.#endMs = performance.now() + options.silenceMs - 1; // timers may end a millisecond early
+    void this.#ask();
+  }
+
+  /** Rejects with the error of the last attempt. */
+  get answer(): Promise<StockChanges> {
+    return this.#answered.promise;
+  }
+
+  /** Gives up what is under way. @param reason rejects an answer that has not come */
+  end(reason: unknown): void {
+    this.#isOver = true;
+    this.#answered.reject(reason);
+    clearInterval(this.#timer);
+    for (const session of this.#asked) session.cancel();
+  }
+
+  /** Never rejects. */
+  async #ask(): Promise<void> {
+    const { silenceMs, onPart, takeSession, keepSession } = this.#options;
+    this.#attempts += 1;
+    let session: CheckSession | undefined;
+    try {
+      session = await takeSession();
+      if (this.#answering || this.#isOver) return session.cancel();
+      this.#asked.add(session);
+      const answer = new Answer();
+      const read = (message: CheckInventoryResponse) => {
+        this.#answering ??= session!;
+        this.#dropOthers();
+        if (answer.add(message)) return true;
+        onPart();
+        return false;
+      };
+      await session.ask(this.#request, read, silenceMs);
+      this.#answered.resolve(answer.changes);
+      this.#asked.delete(session);
+      keepSession(session);
+    } catch (error) {
+      this.#attempts -= 1;
+      const isNone = this.#attempts === 0 || performance.now() >= this.#endMs;
+      if (this.#answering ? this.#answering === session : isNone) this.#answered.reject(error);
+    }
+  }
+
+  #dropOthers(): void {
+    clearInterval(this.#timer);
+    for (const session of this.#asked) if (session !== this.#answering) session.cancel();
   }
 }
 
