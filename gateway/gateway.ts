@@ -127,6 +127,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     usage: keys.usage,
     keyRotation: config.KEY_ROTATION
       ? {
+          admission: limits.admission,
           rotate: (rotation) => rotateKey(keys.db, rotation),
           guard: limits.guards.rotations,
           onRotated: limits.onKeyChange,

@@ -35,6 +35,7 @@ const deps: OperationDeps = {
   orders: () => unused,
   usage: { read: unused },
   keyRotation: {
+    admission: { reverifyCaller: unused },
     rotate: unused,
     guard,
     onRotated: unused,

@@ -66,7 +66,9 @@ export function createSender({
     let failingSinceMs: number | undefined;
     let limitMs = 0; // the longest wait for the end of a window, which uses up no patience
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
+      const askedMs = performance.now();
       const number = isUncharged ? pace.uncharged() : await pace.turn(isPatient, signal);
+      if (failingSinceMs !== undefined) failingSinceMs += performance.now() - askedMs; // its turn is no failure
       const outcome = await attempt(request, headers, number);
       if (!(outcome instanceof InventoryApiError)) return outcome;
       if (!isPassing(outcome)) throw outcome;

@@ -5,7 +5,8 @@ import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
 import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./database-errors.ts";
 import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
-import { checkTaken, configOf, discardAllConnections, type PooledConnection } from "./knex-internals.ts";
+import type { PooledConnection } from "./knex-internals.ts";
+import { checkTaken, configOf, discardAllConnections, discardConnection } from "./knex-internals.ts";
 import { type AlteredTable, askServer, type VariableRow } from "./server-question.ts";
 import { sessionSettings } from "./session-settings.ts";
 import { filesAt, requireFile, requireWritable } from "./sqlite-files.ts";
@@ -50,13 +51,14 @@ export function engineBehind(connection: PooledConnection): Engine {
  * @throws what the driver throws
  */
 export async function renewEngine(connection: PooledConnection): Promise<Engine> {
-  const { stream } = connection as MysqlConnection;
   try {
     const engine = await askEngine(connection as MysqlConnection, askServer);
+    const isOther = engine.writer !== engineBehind(connection).writer; // its session lacks what that one needs
+    if (isOther) discardConnection(connection, new Error("the database server is another one, or in another mode"));
     engines.set(connection, engine);
     return engine;
   } catch (error) {
-    stream.destroy();
+    (connection as MysqlConnection).stream.destroy();
     throw error;
   }
 }

@@ -159,15 +159,24 @@ const rollback: Statement = { sql: "ROLLBACK", bindings: [] };
 /**
  * Runs a statement or a whole transaction, and again where the database has taken it back.
  *
- * @param work must hold the whole transaction, so that nothing of a failed attempt is left
+ * @param work must hold the whole transaction, so that nothing of a failed attempt is left. It may happen twice: on
+ *   Group Replication another member may commit what this one has taken back
  */
-export async function retried<T>(work: () => Promise<T>): Promise<T> {
+export function retried<T>(work: () => Promise<T>): Promise<T> {
+  return retriedWhere(isRetryable, work);
+}
+
+/** The same for work that must not happen twice: it is run again only where it has certainly not happened. */
+export function retriedIfUndone<T>(work: () => Promise<T>): Promise<T> {
+  return retriedWhere((error) => isRetryable(error) && provesUndone(error), work);
+}
+
+async function retriedWhere<T>(mayRetry: (error: unknown) => boolean, work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await work();
     } catch (error) {
-      // An attempt whose outcome is in doubt may have happened.
-      if (attempt === maxAttempts || !isRetryable(error) || !provesUndone(error)) throw error;
+      if (attempt === maxAttempts || !mayRetry(error)) throw error;
     }
   }
 }

@@ -14,15 +14,17 @@ const stack = suiteStack();
 test.each([
   ["a PATCH", "PATCH", "/v1/inventory/1", '{"quantity":7}'],
   ["many updates", "POST", "/v1/inventory/updates", '[{"petId":1,"quantity":7}]'],
+  ["a rotation", "POST", "/v1/keys/rotate", "[]"], // whose body would be refused
 ])(
   "%s of a key that was revoked before its body arrived is 401 and changes nothing",
   async (_what, method, path, body) => {
     const system = await startSystem({ gateways: 0, seed: [{ petId: 1n, quantity: 100, status: "available" }] });
     stack.defer(() => system.close());
     const clock = new TestClock();
-    const gateway = await startLocalGateway(system.gatewayEnv, clock.now);
+    const gateway = await startLocalGateway({ ...system.gatewayEnv, KEY_ROTATION: "1" }, clock.now);
     stack.defer(() => gateway.close());
-    const { key, keyId } = await system.issueKey({ plan: "enterprise" });
+    const scopes = ["inventory:read", "inventory:write", "keys:rotate"] as const;
+    const { key, keyId } = await system.issueKey({ plan: "enterprise", scopes });
     const read = (token: string) =>
       callApi(gateway.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${token}` } });
     expect((await read(key)).status).toBe(200);

@@ -6,7 +6,7 @@ import { pino } from "pino";
 import { createKey } from "../../gateway/accounts/keys/key-format.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { acquireConnection, openConnections, releaseConnection } from "../../runtime/database/knex-internals.ts";
-import { openDatabase } from "../../runtime/database/open.ts";
+import { openDatabase, renewEngine } from "../../runtime/database/open.ts";
 import { DatabaseRisks, writersBehind, writersBehindAll } from "../../runtime/database/risks.ts";
 import { serverProcess } from "../support/database-server.ts";
 import { request } from "../support/http.ts";
@@ -142,14 +142,21 @@ describe("two servers that take writes", () => {
     stack.defer(() => db.destroy());
     const log = pino({ level: "silent" });
     const risks = new DatabaseRisks(log, "INVENTORY_DATABASE_URL (inventory-svc)");
-    await db.raw("select 1");
-    const [connection] = openConnections(db);
+    const connections = await Promise.all(Array.from({ length: 3 }, () => acquireConnection(db)));
+    for (const connection of connections) await releaseConnection(db, connection);
     await risks.readAgain(db);
-    expect(openConnections(db)[0]).toBe(connection);
+    expect(openConnections(db)).toHaveLength(3);
     const operator = await connectMysql(servers[0]!.url);
     await operator.query("SET GLOBAL server_id = 7");
     stack.defer(() => operator.query("SET GLOBAL server_id = 1").then(() => operator.end()));
-    await db.raw("SET SESSION server_id = 7").catch(() => {}); // MariaDB's sessions keep an id of their own
+    for (const each of connections as unknown as { promise(): { query(sql: string): Promise<unknown> } }[]) {
+      await each
+        .promise()
+        .query("SET SESSION server_id = 7")
+        .catch(() => {}); // MariaDB's sessions keep an id of their own
+    }
+    await renewEngine(connections[0]!); // as a comparison of the servers does
+    expect(openConnections(db)).toHaveLength(2);
     await risks.readAgain(db);
     expect(openConnections(db)).toHaveLength(0);
   });

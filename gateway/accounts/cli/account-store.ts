@@ -15,11 +15,24 @@ export interface Account {
   readonly limits: AccountLimits | null;
 }
 
+export type AccountIdentity = Pick<Account, "accountId" | "account">;
+
 /** Finds an account by its name. @throws AccountError `invalid_account`, `unknown_account` */
 export async function getAccount(db: Knex, name: string): Promise<Account> {
   const account = await findAccount(db, accountName(name));
-  if (account === undefined) throw new AccountError("unknown_account", `There is no account '${name}'.`);
+  if (account === undefined) throw unknownAccount(name);
   return account;
+}
+
+/** Finds an account whatever its plan, as one of a later version. @throws AccountError, as `getAccount` */
+export async function identifyAccount(db: Knex, name: string): Promise<AccountIdentity> {
+  const row: AccountRow | undefined = await selectAccounts(db).where("name", accountName(name)).first();
+  if (row === undefined) throw unknownAccount(name);
+  return { accountId: row.id, account: row.name };
+}
+
+function unknownAccount(name: string): AccountError {
+  return new AccountError("unknown_account", `There is no account '${name}'.`);
 }
 
 /** Every account, by name. */

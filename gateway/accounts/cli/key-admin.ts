@@ -1,6 +1,6 @@
 /** What operators do with keys: issue, list, rotate, revoke, lift bans. */
 import type { Knex } from "knex";
-import { retried } from "../../../runtime/database/statements.ts";
+import { retried, retriedIfUndone } from "../../../runtime/database/statements.ts";
 import { invariant } from "../../../runtime/invariant.ts";
 import type { StoredKey } from "../keys/key-format.ts";
 import { newKeyId, type RotatedKey, rotateKey } from "../keys/key-rotation.ts";
@@ -8,7 +8,14 @@ import { fromScopes } from "../keys/key-rows.ts";
 import type { AccountLimits, PlanName } from "../keys/plans.ts";
 import { defaultScopes, type Scope } from "../keys/principal.ts";
 import { AccountError } from "./account-error.ts";
-import { type Account, changePlan, ensureAccount, getAccount } from "./account-store.ts";
+import {
+  type Account,
+  type AccountIdentity,
+  changePlan,
+  ensureAccount,
+  getAccount,
+  identifyAccount,
+} from "./account-store.ts";
 import { readUsage, type UsageTotals } from "./account-usage.ts";
 import { type KeyRecord, readKeys } from "./key-records.ts";
 
@@ -38,7 +45,7 @@ export interface KeyAdmin {
    * @returns the ids of the keys that it has ended
    * @throws AccountError `invalid_account`, `unknown_account`
    */
-  revokeAll(account: string): Promise<{ account: Account; keyIds: string[]; revokedAtMs: number }>;
+  revokeAll(account: string): Promise<{ account: AccountIdentity; keyIds: string[]; revokedAtMs: number }>;
   /**
    * Changes the plan of an account.
    *
@@ -97,7 +104,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const nowMs = now();
       const account = await ensureAccount(db, name, nowMs, plan, limits);
       const keyId = newKeyId();
-      await retried(() =>
+      await retriedIfUndone(() =>
         db("api_keys").insert({
           id: keyId,
           account_id: account.accountId,
@@ -113,7 +120,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
     },
 
     async list(account) {
-      const only = account === undefined ? undefined : await getAccount(db, account);
+      const only = account === undefined ? undefined : await identifyAccount(db, account);
       return await readKeys(db, (keys) => {
         if (only !== undefined) keys.where("k.account_id", only.accountId);
         return keys.orderBy(["a.name", "k.created_at", "k.id"]);
@@ -138,7 +145,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
     },
 
     async revokeAll(name) {
-      const account = await getAccount(db, name);
+      const account = await identifyAccount(db, name); // on a plan that this version does not know, too
       const nowMs = now();
       const ofAccount = () => db("api_keys").where({ account_id: account.accountId });
       const endAll = () => ofAccount().whereNull("revoked_at").update({ revoked_at: nowMs });

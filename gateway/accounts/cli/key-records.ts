@@ -1,7 +1,6 @@
 /** Keys as operators see them. */
 import type { Knex } from "knex";
-import { type DbInteger, firstOfFamily, type PlanRow, toNumber, toPlan, toScopes } from "../keys/key-rows.ts";
-import type { PlanName } from "../keys/plans.ts";
+import { type DbInteger, firstOfFamily, type PlanRow, toNumber, toScopes } from "../keys/key-rows.ts";
 import type { Scope } from "../keys/principal.ts";
 
 /** All that operators see of a key, which is everything but its secret. All times are Unix milliseconds. */
@@ -11,7 +10,8 @@ export interface KeyRecord {
   readonly familyId: string;
   /** Name of the account. */
   readonly account: string;
-  readonly plan: PlanName;
+  /** Perhaps one that this version does not know. */
+  readonly plan: string;
   readonly env: string;
   readonly scopes: readonly Scope[];
   readonly createdAtMs: number;
@@ -45,7 +45,7 @@ export async function readKeys(db: Knex, narrow: (keys: Knex.QueryBuilder) => Kn
     keyId: row.id,
     familyId: row.line,
     account: row.name,
-    plan: toPlan(row).plan,
+    plan: row.plan,
     env: row.env,
     scopes: toScopes(row.scopes),
     createdAtMs: Number(row.created_at),

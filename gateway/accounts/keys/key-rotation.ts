@@ -1,7 +1,7 @@
 /** Replaces a key by a new one. The keys that rotations make of each other are a family, which counts as one key. */
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
-import { retried } from "../../../runtime/database/statements.ts";
+import { retriedIfUndone } from "../../../runtime/database/statements.ts";
 import type { StoredKey } from "./key-format.ts";
 import { type DbInteger, toNumber, toScopes } from "./key-rows.ts";
 import type { Scope } from "./principal.ts";
@@ -37,7 +37,7 @@ export type RotationRefusal = "ended" | "replaced";
  */
 export async function rotateKey(db: Knex, rotation: Rotation): Promise<RotatedKey | RotationRefusal> {
   const keyId = newKeyId();
-  return await retried(() => db.transaction((trx) => rotate(trx, keyId, rotation)));
+  return await retriedIfUndone(() => db.transaction((trx) => rotate(trx, keyId, rotation)));
 }
 
 export function newKeyId(): string {
@@ -60,8 +60,7 @@ async function rotate(
     .where({ account_id: old.account_id })
     .where((ofFamily) => ofFamily.where({ line: familyId }).orWhere({ id: familyId }))
     .whereNot({ id: oldId })
-    .whereNull("revoked_at")
-    .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", nowMs))
+    .whereNull("revoked_at") // expired ones, too: the clock of this gateway may be ahead
     .update({ revoked_at: nowMs });
   const oldExpiresAtMs = Math.min(endMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
   await trx("api_keys").where({ id: oldId }).update({ replaced_by: keyId, expires_at: oldExpiresAtMs });

@@ -15,8 +15,8 @@ export interface RateLimitOptions {
 export function getRateLimit({ admission, now }: RateLimitOptions): RequestHandler {
   return async (request, response) => {
     const context = contextOf(response);
+    const { principal, shownWindows } = context; // as its headers have them
     if (hasWaited(response)) await admission.reverifyKey(context); // for the shared counts, or in a freeze
-    const { principal, shownWindows } = context;
     const { plan, keyId, scopes: held, expiresAtMs, bannedUntilMs } = principal!;
     const body = {
       plan,

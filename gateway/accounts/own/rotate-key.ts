@@ -1,6 +1,7 @@
 /** POST /keys/rotate: gives a caller a new key in place of its own. */
 import type { Request, RequestHandler } from "express";
 import type { AccountGuard } from "../../admission/account-guard.ts";
+import type { Admission } from "../../admission/admission.ts";
 import { invalidKey, unavailable } from "../../admission/admission-errors.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { checkMediaType, parseJson, postTypes } from "../../http/json.ts";
@@ -11,6 +12,7 @@ import { createKey, storedKey } from "../keys/key-format.ts";
 import type { RotatedKey, Rotation, RotationRefusal } from "../keys/key-rotation.ts";
 
 export interface RotateKeyOptions {
+  readonly admission: Pick<Admission, "reverifyCaller">;
   readonly rotate: (rotation: Rotation) => Promise<RotatedKey | RotationRefusal>;
   /** Limits the rotations of a family. */
   readonly guard: AccountGuard;
@@ -31,10 +33,13 @@ const defaultGraceSeconds = 86_400;
 
 /** The answer is the only place where the new key is ever shown. */
 export function rotateOwnKey(options: RotateKeyOptions): RequestHandler {
-  const { rotate, guard, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
+  const { admission, rotate, guard, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
   return async (request, response) => {
-    const graceMs = (await readGraceSeconds(request, bodyTimeoutMs)) * 1_000;
     const context = contextOf(response);
+    const isWhole = request.complete;
+    const body = await readBody(request, bodyTimeoutMs);
+    if (!isWhole) await admission.reverifyCaller(context);
+    const graceMs = readGraceSeconds(request, body) * 1_000;
     const { keyId: oldId, familyId: oldFamilyId } = context.principal!;
     await guard.admit(context, oldFamilyId);
     const key = createKey(keyEnv, pepper);
@@ -47,14 +52,13 @@ export function rotateOwnKey(options: RotateKeyOptions): RequestHandler {
     const { keyId, familyId, scopes, expiresAtMs, oldExpiresAtMs } = rotated;
     onRotated(familyId);
     const expiresAt = expiresAtMs === null ? null : isoTime(expiresAtMs);
-    const body = { keyId, key, scopes, expiresAt, previousKeyEndsAt: isoTime(oldExpiresAtMs) };
-    writeJson(request, response, 201, JSON.stringify(body), ["Cache-Control", "no-store"]);
+    const answer = { keyId, key, scopes, expiresAt, previousKeyEndsAt: isoTime(oldExpiresAtMs) };
+    writeJson(request, response, 201, JSON.stringify(answer), ["Cache-Control", "no-store"]);
   };
 }
 
-/** @throws ApiError invalid_request, invalid_json, unsupported_media_type, or what `readBody` throws */
-async function readGraceSeconds(request: Request, timeoutMs: number): Promise<number> {
-  const bytes = await readBody(request, timeoutMs);
+/** @throws ApiError invalid_request, invalid_json, unsupported_media_type */
+function readGraceSeconds(request: Request, bytes: Buffer): number {
   if (bytes.length === 0) return defaultGraceSeconds;
   checkMediaType(request.headers, postTypes);
   const body = parseJson(bytes);

@@ -1,6 +1,6 @@
 /** The use of keys and accounts in the database. */
 import type { Knex } from "knex";
-import { retried } from "../../../runtime/database/statements.ts";
+import { retried, retriedIfUndone } from "../../../runtime/database/statements.ts";
 
 /** Where the use of keys and accounts is written. All gateways write to the same rows. */
 export interface UsageStore {
@@ -163,7 +163,7 @@ async function writeInOrder<T>(
 ): Promise<void> {
   if (items.length === 0) return;
   const ordered = items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
-  await retried(() =>
+  await retriedIfUndone(() =>
     db.transaction(async (trx) => {
       for (const item of ordered) await write(trx, item);
     }),

@@ -1,11 +1,12 @@
 #!/bin/sh
 # Reads the stock, sells one of the first pet, once,
 # and reads what has changed since.
-# Needs curl 7.84 or later, and the variable KEY.
+# Needs curl 7.76 or later, and the variable KEY.
 set -eu
 API=http://127.0.0.1:8080/v1
 answer=$(mktemp)
-trap 'rm -f "$answer"' EXIT
+head=$(mktemp)
+trap 'rm -f "$answer" "$head"' EXIT
 
 # Sends a request, and again after 429, 5xx and a lost
 # answer: the same one each time. curl waits as long as
@@ -16,7 +17,7 @@ call() {
     curl --silent --show-error --fail-with-body --max-time 10 \
       --retry 4 --retry-connrefused --retry-max-time 120 \
       -H "Authorization: Bearer $KEY" \
-      -o "$answer" "$@" && return
+      -D "$head" -o "$answer" "$@" && return
     # curl repeats by itself what is not 18, 52 or 56: an
     # answer that was lost after the request was sent.
     case $? in 18 | 52 | 56) sleep "$tries" ;; *) break ;; esac
@@ -25,7 +26,8 @@ call() {
   exit 1
 }
 
-tag=$(call -w '%header{etag}' "$API/inventory")
+call "$API/inventory"
+tag=$(sed -n 's/^[Ee][Tt]ag: *//p' "$head" | tr -d '\r')
 first=$(tr '{' '\n' < "$answer" | sed -n 's/^"petId":\([-0-9]*\),.*/\1/p' | head -n 1)
 echo "The stock is at $tag and begins with pet $first."
 
