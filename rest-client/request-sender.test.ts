@@ -181,6 +181,26 @@ test("a failure after the end of a window is repeated for the rest of a minute",
   expect(gapsMs).toEqual([100, 90_200, 400, 800, 1_600]);
 });
 
+test("the wait for a window that another call has found spent takes nothing of the minute of repeats", async () => {
+  draw(0);
+  const pace = new Pace();
+  const times: number[] = [];
+  const spent = { "RateLimit-Policy": '"minute";q=60;w=60', RateLimit: '"minute";r=0;t=58' };
+  const fetch = async (url: string | URL | Request) => {
+    if (String(url).endsWith("/other")) return new Response("{}", { headers: spent });
+    times.push(performance.now());
+    return times.length === 12 ? new Response("done") : cut();
+  };
+  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace });
+  const sent = send({ path: "/inventory" });
+  await jest.advanceTimersByTimeAsync(50);
+  await send({ path: "/other", isUncharged: true });
+  await jest.runAllTimersAsync();
+  expect(await sent).toMatchObject({ status: 200 });
+  expect(times[1]! - times[0]!).toBeGreaterThan(57_000);
+  expect(times.at(-1)! - times[1]!).toBeGreaterThan(30_000);
+});
+
 test("a pause ends with the reason of the signal", async () => {
   const stop = new AbortController();
   const failing = sendFailing(refused(503, { "Retry-After": "50" }), 1, { signal: stop.signal });

@@ -3,17 +3,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { databaseDefaults, openDatabase } from "./open.ts";
-import { retried, Transaction } from "./statements.ts";
+import { retried, retriedIfUndone, Transaction } from "./statements.ts";
 
 const db = openDatabase("sqlite::memory:");
 afterAll(() => db.destroy());
 
 /** Work that fails with an error of the database a number of times, then succeeds. */
-function failing(times: number, code: string) {
+function failing(times: number, code: string, sqlState?: string) {
   let calls = 0;
   const work = async () => {
     calls += 1;
-    if (calls <= times) throw Object.assign(new Error("from the database"), { code });
+    if (calls <= times) throw Object.assign(new Error("from the database"), { code, sqlState });
     return "done";
   };
   return { work, calls: () => calls };
@@ -25,6 +25,15 @@ test("a transaction that the database has rolled back runs again as a whole", as
     expect(await retried(work)).toBe("done");
     expect(calls()).toBe(2);
   }
+});
+
+test("what another member may still commit runs again only if it may happen twice", async () => {
+  const lost = ["ER_TRANSACTION_ROLLBACK_DURING_COMMIT", "40000"] as const;
+  expect(await retried(failing(1, ...lost).work)).toBe("done");
+  const { work, calls } = failing(1, ...lost);
+  await expect(retriedIfUndone(work)).rejects.toThrow("from the database");
+  expect(calls()).toBe(1);
+  expect(await retriedIfUndone(failing(1, "ER_LOCK_DEADLOCK").work)).toBe("done");
 });
 
 test("a transaction that the database rolls back four times is given up", async () => {

@@ -130,6 +130,14 @@ describeEachDatabase("keys", (url) => {
     });
   });
 
+  test("keys of an account with a plan of a later version are listed and revoked", async () => {
+    const { keyId } = await issue({ account: "newer" });
+    await db("accounts").where({ name: "newer" }).update({ plan: "gold" });
+    expect(await admin.list("newer")).toMatchObject([{ keyId, plan: "gold" }]);
+    expect((await admin.revokeAll("newer")).keyIds).toEqual([keyId]);
+    expect(await admin.list()).toMatchObject([{ keyId, revokedAtMs: expect.any(Number) }]);
+  });
+
   describe("issuing", () => {
     test("a second key is added to its account, which keeps the plan", async () => {
       const first = await issue({ plan: "business" });
