@@ -181,7 +181,7 @@ test("a failure after the end of a window is repeated for the rest of a minute",
   expect(gapsMs).toEqual([100, 90_200, 400, 800, 1_600]);
 });
 
-test("the wait for a window that another call has found spent takes nothing of the minute of repeats", async () => {
+test("the wait for a window that another call has found spent is no part of the repeats", async () => {
   draw(0);
   const pace = new Pace();
   const times: number[] = [];

@@ -130,7 +130,7 @@ describeEachDatabase("keys", (url) => {
     });
   });
 
-  test("keys of an account with a plan of a later version are listed and revoked", async () => {
+  test("those of an account with a plan of a later version are listed and revoked", async () => {
     const { keyId } = await issue({ account: "newer" });
     await db("accounts").where({ name: "newer" }).update({ plan: "gold" });
     expect(await admin.list("newer")).toMatchObject([{ keyId, plan: "gold" }]);
