@@ -143,6 +143,7 @@ class KnownOutcomes {
   ): boolean {
     const earlier = this.#unsettled.map((place) => this.outcomes[place]);
     const settled = settledBy(this.#request, found, earlier, earlierMayHappen);
+    // What may have happened stays unknown until a repeat settles it.
     for (const [i, place] of this.#unsettled.entries()) {
       if (settled[i] || !mayHaveHappened(earlier[i])) this.outcomes[place] = found[i]!;
     }

@@ -165,7 +165,10 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
   throw new ApiError("invalid_request", { message: `Idempotency-Key must ${rule}` });
 }
 
-/** Makes the fingerprint that tells a repeat from any other request with the same key, also of another operation. */
+/**
+ * Makes the fingerprint that tells a repeat from any other request with the same key, also of another operation. The
+ * ledger keeps it: in another form, the repeats of what was made before would get 422.
+ */
 export function fingerprintOf(operation: string, asked: readonly (AskedUpdate | AskedAdjustment)[]): string {
   const parts = asked.map(({ petId, precondition, reason, ...change }) => {
     const amount = "delta" in change ? change.delta : change.quantity;

@@ -1,4 +1,4 @@
-/** Forgets old changes and old removals, in the background. */
+/** Decides when old changes and old removals are forgotten, in the background. */
 import { setTimeout } from "node:timers/promises";
 import type { Retention } from "./retention.ts";
 
