@@ -75,8 +75,8 @@ export interface ChangeRequest {
 }
 
 /**
- * Copies a request that a caller has put together. One that cannot be encoded would spoil the message that it shares
- * with others. The copy stays as it was checked, whatever the caller does to its own.
+ * Checks and copies a request that a caller has put together. One that cannot be encoded would spoil the message that
+ * it shares with others. The copy stays as it was checked, whatever the caller does to its own.
  *
  * @throws InventoryError INVALID_ARGUMENT
  */

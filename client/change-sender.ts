@@ -135,7 +135,7 @@ class KnownOutcomes {
    *
    * @param untilMs the end of the attempt
    * @param earlierMayHappen whether an earlier one could still happen when this one was sent
-   * @returns whether a service has said of all changes what became of them
+   * @returns whether a service has said of these changes what became of them
    */
   add(
     found: readonly ChangeOutcome[],
@@ -149,7 +149,7 @@ class KnownOutcomes {
     }
     this.#unsettled = this.#unsettled.filter((_, i) => !settled[i]);
     if (this.isOnce && found.some(isUnanswered)) this.#mayHappenUntilMs = Math.max(this.#mayHappenUntilMs, untilMs);
-    return this.isSettled && !found.some(mayHaveHappened);
+    return this.isSettled && !found.some((outcome) => mayHaveHappened(outcome) || isQueueFull(outcome));
   }
 
   /** Waits until no change with an unknown outcome can happen any more. */
@@ -190,6 +190,11 @@ function settlesEarlier(outcome: ChangeOutcome, earlierMayHappen: boolean): bool
 /** Whether no service has said what became of a change that was sent, so that a service may still make it. */
 function isUnanswered(outcome: ChangeOutcome): boolean {
   return mayHaveHappened(outcome) && (outcome as InventoryError).errorReason === undefined;
+}
+
+/** Whether this client has refused a change itself, because too many wait for a service. */
+function isQueueFull(outcome: ChangeOutcome): boolean {
+  return outcome instanceof InventoryError && outcome.errorReason === "QUEUE_FULL";
 }
 
 function mayHaveHappened(outcome: ChangeOutcome | undefined): boolean {

@@ -138,7 +138,7 @@ interface QuestionOptions {
   readonly keepSession: (session: CheckSession) => void;
 }
 
-/** A question to a service, and every second to another one until one of them begins to answer. */
+/** Asks a question over a session, and every second over another one too, until one of them begins to answer. */
 class Question {
   readonly #request: CheckInventoryRequest;
   readonly #options: QuestionOptions;

@@ -21,7 +21,8 @@ export interface Page {
 
 export interface ListOptions {
   /**
-   * The petId after which the list begins, to go on with a list that broke off. Watch from the position of that list.
+   * The petId after which the list begins, to go on with a list that broke off. Watch from the position of the list
+   * that broke off.
    */
   readonly afterPetId?: bigint | undefined;
   /** Whether removed entries come, too, as far as they are not forgotten. */

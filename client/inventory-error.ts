@@ -59,11 +59,11 @@ export class InventoryError extends Error {
   }
 
   /**
-   * Whether a change may have happened although its call failed. An update or an adjustment that has not been decided
-   * by now never will be; one that has been decided may still be committing, and a later change waits for it.
+   * Whether a change may have happened although its call failed. The service never starts an update or an adjustment
+   * that it has not started by now; one that it has started may still commit, and a later change waits for it.
    *
-   * It tells nothing of a read. Only the reason tells: grpc-js and proxies make statuses of their own when a stream is
-   * lost, and some of them read like a refusal.
+   * It tells nothing of a read. It goes by the reason alone: grpc-js and proxies make statuses of their own when a
+   * stream is lost, and some of them read like a refusal.
    */
   get mayHaveHappened(): boolean {
     return (tellings[this.errorReason as ErrorReason] ?? "unknown") === "unknown";

@@ -100,7 +100,8 @@ export function checkInteger(name: string, value: unknown, min: number, max: num
 const maxTextLength = 1_000;
 
 /**
- * Passes a text on. In JavaScript a missing one would be sent as `undefined`, and half a character as another one.
+ * Passes a text on. In JavaScript a missing one would be sent as `undefined`, and a lone surrogate as another
+ * character.
  *
  * @throws InventoryError INVALID_ARGUMENT
  */

@@ -66,7 +66,7 @@ export interface Gateway {
   databaseRisks(): readonly string[];
   /**
    * Ends long waits when a stop begins. Requests that wait for a change are answered, and no more of them wait.
-   * Updates with a key are repeated for at most `INVENTORY_TIMEOUT_MS` more.
+   * Updates with an Idempotency-Key are repeated for at most `INVENTORY_TIMEOUT_MS` more.
    */
   endWaits(): void;
   /**

@@ -1,4 +1,4 @@
-/** Constructs what decides about callers: their keys, and the limits that these have. */
+/** Constructs what decides about callers: their keys and their limits. */
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
 import { DatabaseRisks } from "../runtime/database/risks.ts";

@@ -23,7 +23,10 @@ export const maxGroupChanges = 100;
 
 const reasonForm = new RegExp(`^[^\\p{Cc}\\p{Cs}]{1,${maxReasonLength}}$`, "u");
 
-/** Whether a text may be the reason of a change: neither empty nor too long, without control or half characters. */
+/**
+ * Whether a text may be the reason of a change: neither empty nor too long, without control characters or lone
+ * surrogates.
+ */
 export function isReason(text: string): boolean {
   return reasonForm.test(text);
 }

@@ -32,8 +32,8 @@ export function readRetryAfterMs(headers: Headers): number | undefined {
 }
 
 /**
- * Whether an error tells no window of the account, of which one is `day`. Then it tells that of the address, or of a
- * limit beside the account's windows, such as that of updates with a key.
+ * Whether the windows in an error are not the account's, one of which is `day`. Then they are those of the address, or
+ * of a limit beside the account's windows, such as that of updates with a key.
  */
 export function tellsOthers(headers: Headers): boolean {
   const policies = readItems(headers.get("ratelimit-policy"));

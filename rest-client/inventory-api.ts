@@ -16,8 +16,8 @@ import type { Adjustment, UpdateEntry } from "./update-batches.ts";
 
 export interface InventoryApiOptions {
   /**
-   * Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. With a wrong one, calls
-   * fail with `no_answer` after a minute of repeats: end them earlier by a `signal`.
+   * Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. With one where nothing
+   * answers, calls fail with `no_answer` after a minute of repeats: end them earlier by a `signal`.
    */
   readonly baseUrl: string;
   readonly apiKey: string;
@@ -131,9 +131,9 @@ export interface InventoryApi {
   rateLimit(options?: CallOptions): Promise<RateLimitStatus>;
   /** Requests of the account in the last hours, up to 168. The account's limits do not count this. */
   usage(options?: CallOptions & { readonly hours?: number }): Promise<Usage>;
-  /** The record of a pet, as the service has it that owns the pets. @throws InventoryApiError `not_found` */
+  /** The record of a pet, from the service that owns the pets. @throws InventoryApiError `not_found` */
   pet(petId: bigint | number, options?: CallOptions): Promise<Pet>;
-  /** The orders, as the service has them that owns the orders. */
+  /** The orders, from the service that owns them. */
   orders(options?: CallOptions): Promise<readonly Order[]>;
   /**
    * Makes a key in place of this client's, and shows it once: keep it, and make a client with it. This client goes on

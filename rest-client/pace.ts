@@ -29,7 +29,10 @@ export class Windows {
   readonly #underWay = new Set<number>();
   /** The count when `#known` was told: the answers of later requests are newer. */
   #toldAt = 0;
-  /** The count at the latest request that ended without an answer. Until a newer answer, what is left is unknown. */
+  /**
+   * The count at the latest request that ended without telling what is left. Until a newer answer, what is left is
+   * unknown.
+   */
   #lostAt = 0;
   /** Number of the latest request with an answer that told the windows. */
   #latestTold = 0;
@@ -143,7 +146,7 @@ interface Waiting {
   readonly fail: (reason: unknown) => void;
 }
 
-/** The requests of one key that wait for their turn, the first first. */
+/** The requests of one key that wait for their turn, the oldest first. */
 export class Pace {
   readonly #windows = new Windows();
   readonly #waiting = new Set<Waiting>();

@@ -104,9 +104,9 @@ export class LogOutput {
 /**
  * Opens standard output so that a write to it does not block. A pipe or a terminal is opened again, because processes
  * that share it, such as npm or a shell, also share whether it blocks, and may change that. A socket cannot be opened
- * again: it does not block because Node prepares `process.stdout` so. A write to a file waits for no reader. Two pipes
- * cannot be opened either: that of another user, and a FIFO without a reader. Their shared descriptor is used, so a
- * write blocks where a process that shares it has made it so.
+ * again: it does not block because Node prepares `process.stdout` so. A write to a file waits for no reader. Two kinds
+ * of pipe cannot be opened either: that of another user, and a FIFO without a reader. Their shared descriptor is used,
+ * so a write blocks where a process that shares it has made it so.
  */
 function openStandardOutput(): number {
   const { fd = 1 } = process.stdout; // undefined in a worker thread

@@ -89,7 +89,10 @@ interface Exhausted {
   readonly windowEndMs: number;
 }
 
-/** Counts with rate-limiter-flexible, in one window for each id. Its times go by `Date.now`, as the library's do. */
+/**
+ * Counts with rate-limiter-flexible, in one window for each id. The times of its decisions go by `Date.now`, as the
+ * library's do.
+ */
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
   readonly #onThrottled: (plan: PlanName) => void;

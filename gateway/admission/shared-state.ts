@@ -139,7 +139,7 @@ export function localState(options: SharedStateOptions): SharedState {
   };
 }
 
-/** @param limiterOf gets a limit, and what decides about this gateway's share of it alone */
+/** @param limiterOf makes what counts by a limit; `alone` counts this gateway's share of it in memory */
 function guardsOf(
   { gateways, keyedUpdatesPerDay, onThrottled }: SharedStateOptions,
   limiterOf: (limit: GuardLimit, alone: GuardMemory) => GuardMemory | RateLimiterRedis,

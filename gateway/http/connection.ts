@@ -144,7 +144,7 @@ export class Connection {
     let at = 0;
     while (this.#parsed !== "nothing") {
       if (this.isIdle) {
-        // Before a request they mean nothing (RFC 9112 section 2.2).
+        // Line breaks before a request mean nothing (RFC 9112 section 2.2).
         for (; isBreak(bytes[at]); at++) this.#breaks += 1;
         // A client that sends nothing else would keep an idle connection open for ever.
         if (this.#breaks > maxBreaks && at >= bytes.length) return void this.close();

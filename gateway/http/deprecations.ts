@@ -30,7 +30,8 @@ const date = `(?:none|${isoTimePattern})`;
 const entry = `\\s*[A-Za-z]+=${date}(?:;${date})?(?:;https?://[^\\s,;<>"]+)?(?:;gone)?\\s*`;
 
 /**
- * A pattern of the announcements that operators write: `none`, or `operationId=deprecation;sunset;link;gone` and so on.
+ * A pattern of the announcements that operators write: `none`, or comma-separated entries
+ * `operationId=deprecation;sunset;link;gone`.
  */
 export const deprecationsPattern = `none|${entry}(?:,${entry})*`;
 

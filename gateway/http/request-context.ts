@@ -95,8 +95,8 @@ export function hasWaited(response: ServerResponse): boolean {
 }
 
 /**
- * Settles as a read does, but looks again at the key of a request that had to wait for it. A revoked key gets that
- * answer whatever the read has ended with: an error tells of the stock, too.
+ * Settles as a read does, but looks again at the key of a request that had to wait for it. A revoked key gets 401
+ * whatever the read has ended with: an error tells of the stock, too.
  *
  * @param reverify rejects for a key that must not read
  */

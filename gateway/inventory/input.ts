@@ -88,7 +88,7 @@ export function readEntryTag(text: string, name: string): bigint {
   throw new ApiError("invalid_request", { message: `${name} must be one ETag of an entry, as in ${name}=r625.` });
 }
 
-/** The longest list of tags that is read, in characters: twenty ETags of entries take a third of it. */
+/** The longest list of tags that is read, in characters: twenty ETags of entries take a quarter of it. */
 const maxTagsLength = 2_048;
 
 /** @throws ApiError invalid_request for what is no list of at most 20 tags */

@@ -11,9 +11,9 @@ import type { StockSource } from "./list/load-list.ts";
 import { fromAdjustmentError, fromServiceError } from "./public-errors.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
-  /** How long updates without a key may take, and each part of a list or of the answer to a check. */
+  /** How long updates without an Idempotency-Key may take, and each part of a list or of the answer to a check. */
   readonly callTimeoutMs: number;
-  /** How long updates with a key are repeated. */
+  /** How long updates with an Idempotency-Key are repeated. */
   readonly keyedTimeoutMs: number;
   /** Gets every check at its end. */
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;

@@ -5,7 +5,7 @@ import type { Decision, Limiter, Window, WindowState, WindowsNow } from "./windo
 
 export interface MemoryWindowsOptions {
   /**
-   * Accounts that are remembered, at 300 bytes each; beyond it the one whose longest window began first is forgotten.
+   * Accounts that are remembered, at 300 bytes each; with more, the one whose longest window began first is forgotten.
    */
   readonly maxAccounts: number;
   /** Gateways that share the limits. */

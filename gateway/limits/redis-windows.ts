@@ -44,7 +44,10 @@ const asOne = 1;
 /** Accounts in one call of the script: Redis does nothing else while it runs. */
 const accountsPerCall = 200;
 
-/** Requests whose calls are under way together. Redis runs the calls one by one, and all of them have the same wait. */
+/**
+ * Maximum requests whose calls are under way together. Redis runs the calls one by one, and all have the same time
+ * limit.
+ */
 const maxTogether = 4_000;
 
 /**
@@ -130,7 +133,7 @@ export class RedisWindows implements Limiter {
     await this.#askAll(Array.from(byAccount, ([counts, ofAccount]) => ({ counts, requests: ofAccount })));
   }
 
-  /** Asks in calls of a bounded size, all at once: each has the same wait, and they share it. */
+  /** Asks in calls of a bounded size, all at once, so that their waits overlap. */
   async #askAll(batches: readonly AccountBatch[]): Promise<void> {
     const calls: Promise<void>[] = [];
     for (let i = 0; i < batches.length; i += accountsPerCall) {

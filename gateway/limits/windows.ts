@@ -83,8 +83,8 @@ function bindsMore(a: WindowState, b: WindowState): boolean {
 }
 
 /**
- * Keeps responses one byte per character. V8 interns each header name once; if it first meets it inside the OpenAPI
- * document, which has wider characters, the name and every response use two bytes (docs/performance.md).
+ * Keeps responses one byte per character. V8 interns each header name once; if V8 first meets a name inside the OpenAPI
+ * document, which has wider characters, that name and every response use two bytes (docs/performance.md).
  */
 const names = {
   limit: "X-RateLimit-Limit",

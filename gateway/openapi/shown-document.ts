@@ -100,8 +100,8 @@ export function sectionsOf(description: string): { lead: string; sections: { tit
 }
 
 /**
- * The base address of the API in samples. Where `isOurs` is false, it is that of a local gateway, and the page puts its
- * own in its place.
+ * The base address of the API in samples. Where `isOurs` is false, it is that of a local gateway, which the page
+ * replaces with its own.
  */
 export function sampleServer({ servers }: ShownDocument): { url: string; isOurs: boolean } {
   const url = servers.find((server) => URL.canParse(server.url))?.url;

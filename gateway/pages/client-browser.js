@@ -22,8 +22,8 @@ function readRetryAfterMs(headers) {
     return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), maxToldMs);
 }
 /**
- * Whether an error tells no window of the account, of which one is `day`. Then it tells that of the address, or of a
- * limit beside the account's windows, such as that of updates with a key.
+ * Whether the windows in an error are not the account's, one of which is `day`. Then they are those of the address, or
+ * of a limit beside the account's windows, such as that of updates with a key.
  */
 function tellsOthers(headers) {
     const policies = readItems(headers.get("ratelimit-policy"));
@@ -185,7 +185,10 @@ class Windows {
     #underWay = new Set();
     /** The count when `#known` was told: the answers of later requests are newer. */
     #toldAt = 0;
-    /** The count at the latest request that ended without an answer. Until a newer answer, what is left is unknown. */
+    /**
+     * The count at the latest request that ended without telling what is left. Until a newer answer, what is left is
+     * unknown.
+     */
     #lostAt = 0;
     /** Number of the latest request with an answer that told the windows. */
     #latestTold = 0;
@@ -284,7 +287,7 @@ function isOlder(told, known, nowMs) {
 }
 /** A longer wait is the caller's decision. */
 const maxWaitMs = 120_000;
-/** The requests of one key that wait for their turn, the first first. */
+/** The requests of one key that wait for their turn, the oldest first. */
 class Pace {
     #windows = new Windows();
     #waiting = new Set();

@@ -21,7 +21,7 @@ export function documentsForTools(document: ShownDocument): [path: string, handl
 /** RFC 9264, with the profile of RFC 9727. */
 const catalogType = 'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"';
 
-/** RFC 9727 section 2: a HEAD of the catalogue names it, too. */
+/** RFC 9727 section 2: the answer to a HEAD of the catalogue links to it, too. */
 const catalogLink = { Link: '<api-catalog>; rel="api-catalog"' };
 
 /** One API for each base address. Where none is set, the addresses are relative to the catalogue. */

@@ -55,8 +55,8 @@ function showsKey(text: string): boolean {
 }
 
 /**
- * Copies status and headers of an upstream's answer, for the caller alone: it is an answer to a key, which nobody else
- * may get from a cache. Headers that the gateway has already set stay.
+ * Copies status and headers of an upstream's answer, for the caller alone: it answers one key, and no other caller may
+ * get it from a cache. Headers that the gateway has already set stay.
  */
 export function copyHead(from: IncomingMessage, to: ServerResponse): void {
   to.statusCode = from.statusCode!;

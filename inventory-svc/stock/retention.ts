@@ -16,7 +16,8 @@ export class Retention {
   }
 
   /**
-   * Deletes changes from the ledger that are older than this, the oldest first. It touches no row that a write touches.
+   * Deletes changes from the ledger that are older than `ageMs`, the oldest first. It touches no row that a write
+   * touches.
    *
    * @param ageMs by the clock of the database
    * @param limit maximum changes
@@ -79,7 +80,7 @@ export class Retention {
   }
 
   /**
-   * Deletes the tombstones of entries that were removed longer ago than this, the earliest revisions first. The same
+   * Deletes the tombstones of entries that were removed more than `ageMs` ago, the earliest revisions first. The same
    * transaction moves the floor up to the end of what this step has looked at, so a reader at or above the floor
    * misses no removal. A step is bounded by the rows that it looks at, tombstones or not.
    *

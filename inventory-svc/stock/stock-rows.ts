@@ -2,7 +2,7 @@
 import type { Item, LedgerKind, ListedItem, PetStatus } from "../../proto/pet.ts";
 import type { Actor, LedgerChange, OnceRecord, Origin } from "./change.ts";
 
-/** The columns of an entry, which both tables have. */
+/** The columns of an entry, which the stock and the ledger both have. */
 const itemColumns = ["pet_id", "quantity", "status"] as const;
 
 interface ItemRow {
@@ -37,7 +37,9 @@ export function toEntryRow({ petId, removed, ...row }: ListedItem) {
   return { ...row, pet_id: petId, removed: removed ? 1 : 0 };
 }
 
-/** Keeps every change, and answers the repeats of those that happen once. */
+/**
+ * Keeps the changes (without history, only those that happen once), and answers the repeats of those that happen once.
+ */
 export const ledgerTable = "stock_ledger";
 
 /** The index of the ledger by entry and id. */

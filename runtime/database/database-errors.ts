@@ -100,7 +100,7 @@ export class ReadOnlyServerError extends DatabaseStateError {
   }
 }
 
-/** Another server has answered a read than the one that its connection was prepared on. */
+/** A read was answered by another server than the one that its connection was prepared on. */
 export class SplitReadError extends DatabaseStateError {
   constructor() {
     super(

@@ -136,7 +136,7 @@ function groupReplication(variables: Variables): Omit<Form, "form"> {
   };
 }
 
-/** Below this time-out, a replica that is away for a while makes the source acknowledge what only it has. */
+/** Below this time-out, a source whose replica is away for a while acknowledges what it alone has. */
 const minSemiSyncTimeoutMs = 3_600_000;
 
 /**

@@ -46,7 +46,7 @@ export function engineBehind(connection: PooledConnection): Engine {
 
 /**
  * Asks an open connection to MySQL again which engine it leads to, also while it is in use. An error ends the
- * connection: it may be the only word of a transaction that was undone.
+ * connection: nothing else may tell its user that the transaction was undone.
  *
  * @throws what the driver throws
  */
@@ -175,8 +175,8 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
         // `connection.destroy()` would leave a query under way without an answer. The end of its stream does not.
         if (bytesRead === bytesAtHalf) return void stream.destroy();
         bytesAtHalf = bytesRead;
-        // It comes after the answer to a query that is under way, so it may be the one that learns that the transaction
-        // was ended: what follows would then run without it.
+        // The ping comes after the answer to a query that is under way, so it may be what learns that the transaction
+        // was ended: later statements would then run outside of it.
         connection.ping((error) => error && stream.destroy());
         stream.setTimeout(halfMs);
       });

@@ -24,7 +24,11 @@ export async function getAccount(db: Knex, name: string): Promise<Account> {
   return account;
 }
 
-/** Finds an account whatever its plan, as one of a later version. @throws AccountError, as `getAccount` */
+/**
+ * Finds an account whatever its plan, even one that only a later version knows.
+ *
+ * @throws AccountError, as `getAccount`
+ */
 export async function identifyAccount(db: Knex, name: string): Promise<AccountIdentity> {
   const row: AccountRow | undefined = await selectAccounts(db).where("name", accountName(name)).first();
   if (row === undefined) throw unknownAccount(name);

@@ -177,7 +177,10 @@ async function revokeAccount(name: string, options: Output): Promise<void> {
   print(options, json, `Account '${account.account}': ${keyIds.length === 0 ? "no key worked any more" : ended}.`);
 }
 
-/** Reads the pepper before the database is opened, so that a missing one leaves nothing behind. */
+/**
+ * Makes a key and does the work with it. The pepper is read before the database is opened: a missing one leaves nothing
+ * behind.
+ */
 async function withNewKey<T>(
   work: (admin: KeyAdmin, newKey: StoredKey) => Promise<T>,
 ): Promise<{ key: string; done: T }> {

@@ -32,7 +32,7 @@ const maxKnown = 50_000;
 const maxRefused = 50_000;
 
 /**
- * At most this many look-ups at once of keys that this gateway has not seen work. They wait for the same connections as
+ * Maximum look-ups at once of keys that have not yet worked at this gateway. They wait for the same connections as
  * those of known keys, which have to get through within seconds.
  */
 const maxNew = 1_000;

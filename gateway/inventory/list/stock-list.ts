@@ -106,7 +106,11 @@ export class StockList {
     });
   }
 
-  /** The list, where it knows what has changed since. A reset has left none. @throws ApiError changes_unavailable */
+  /**
+   * The list, if it knows what has changed since the tag. After a reset there is no list.
+   *
+   * @throws ApiError changes_unavailable
+   */
   #snapshotSince({ epoch, revision }: ListTag): Snapshot {
     const snapshot = this.#snapshot;
     const knows = snapshot && epoch === epochTag(snapshot.epoch) && revision <= snapshot.revision;

@@ -124,7 +124,8 @@ function callerOf(
   const isHere = () => !response.destroyed && (isSeen || !request.socket.readableEnded);
   return {
     arrivedMs,
-    // A half-closed client may have left. Find out before sending: after a freeze, only this shows it.
+    // A half-closed client may have left. `mayRetry` finds out before a send: after a freeze, only the half-close shows
+    // it.
     isWanted: () => isHere() && (!hasWaited(response) || admission.isKeyGood(context)),
     mayRetry: async () => {
       context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread
