@@ -44,10 +44,7 @@ const asOne = 1;
 /** Accounts in one call of the script: Redis does nothing else while it runs. */
 const accountsPerCall = 200;
 
-/**
- * Maximum requests whose calls are under way together. Redis runs the calls one by one, and all have the same time
- * limit.
- */
+/** Maximum requests whose calls are under way together. Redis runs these one by one, within the same time limit. */
 const maxTogether = 4_000;
 
 /**

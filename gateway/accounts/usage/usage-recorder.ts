@@ -28,9 +28,7 @@ const maxWaitingMinutes = 60;
 /** How long use of deprecated operations waits to be written. When the database is away for longer, it is lost. */
 const deprecatedUseWaitsMs = 7 * dayMs;
 
-/**
- * Maximum attempts at a read. Another one begins when counts were written meanwhile; a write takes longer than a read.
- */
+/** Maximum attempts at a read. Another one begins when counts were written meanwhile, which takes longer. */
 const maxReads = 3;
 
 /** The use of an account in a range of time. */
