@@ -230,3 +230,24 @@ test("nothing is repeated once the client is closed", async () => {
   const caller = { endMs: () => Number.POSITIVE_INFINITY, isWanted: () => true, mayRetry: () => true };
   expect(await sender.send({ changes: changes.slice(0, 1), idempotencyKey }, caller)).toEqual([undone]);
 });
+
+test("a refusal for too many changes, which is the client's own, makes an old outage no younger", async () => {
+  let outcome = undone;
+  let attempts = 0;
+  const submit = async () => {
+    attempts += 1;
+    return thrice(outcome);
+  };
+  const sender = new ChangeSender({ submit, isClosed: false }, 100);
+  const endMs = performance.now() + 60_000;
+  const attemptsOf = async (answer: InventoryError) => {
+    outcome = answer;
+    attempts = 0;
+    await sender.send({ changes }, { endMs: () => endMs, isWanted: () => true, mayRetry: () => true });
+    return attempts;
+  };
+  expect(await attemptsOf(undone)).toBeGreaterThan(2); // held while the outage is young
+  expect(await attemptsOf(undone)).toBe(1);
+  expect(await attemptsOf(full)).toBe(1);
+  expect(await attemptsOf(undone)).toBe(1);
+});
