@@ -5,7 +5,7 @@ import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
 import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./database-errors.ts";
 import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
-import type { PooledConnection } from "./knex-internals.ts";
+import type { PooledConnection, QueryEvent } from "./knex-internals.ts";
 import { checkTaken, configOf, discardAllConnections, discardConnection } from "./knex-internals.ts";
 import { type AlteredTable, askServer, type VariableRow } from "./server-question.ts";
 import { sessionSettings } from "./session-settings.ts";
@@ -222,7 +222,8 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
     compileSqlOnError: false,
   });
   // What one connection has found out holds for the others: they lead to the same server.
-  db.on("query-error", (error) => {
+  db.on("query-error", (error, { sql }: QueryEvent) => {
+    error.message = error.message.replace(`${sql} - `, ""); // which Knex has put before what the driver says
     if (!isLostServer(error)) return;
     lostServers.add(error);
     discardAllConnections(db, error);

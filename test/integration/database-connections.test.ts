@@ -83,3 +83,19 @@ test("an idle connection whose server answers no more is closed", async () => {
   link.silence();
   await once(connection.stream, "close");
 });
+
+test("the error of a query says what the database has said, and no statement", async () => {
+  await using stack = new AsyncDisposableStack();
+  const url = await createMysqlDatabase();
+  stack.defer(() => dropDatabase(url));
+  const db = openDatabase(url);
+  stack.defer(() => db.destroy());
+  const failing = [() => db("none").where({ id: 1 }).first("a"), () => db.transaction((trx) => trx("none").delete())];
+  for (const fail of failing) {
+    const { message } = await fail().then(
+      () => new Error("it did not fail"),
+      (error: Error) => error,
+    );
+    expect(message).toMatch(/^Table '[^']*none' doesn't exist$/);
+  }
+});
