@@ -30,7 +30,7 @@ export async function getAccount(db: Knex, name: string): Promise<Account> {
  * @throws AccountError, as `getAccount`
  */
 export async function identifyAccount(db: Knex, name: string): Promise<AccountIdentity> {
-  const row: AccountRow | undefined = await selectAccounts(db).where("name", accountName(name)).first();
+  const row = await findRow(db, accountName(name));
   if (row === undefined) throw unknownAccount(name);
   return { accountId: row.id, account: row.name };
 }
@@ -98,8 +98,12 @@ interface AccountRow extends PlanRow {
 }
 
 async function findAccount(db: Knex, name: string): Promise<Account | undefined> {
-  const row: AccountRow | undefined = await selectAccounts(db).where({ name }).first();
+  const row = await findRow(db, name);
   return row && toAccount(row);
+}
+
+async function findRow(db: Knex, name: string): Promise<AccountRow | undefined> {
+  return await selectAccounts(db).where({ name }).first();
 }
 
 function selectAccounts(db: Knex): Knex.QueryBuilder {
