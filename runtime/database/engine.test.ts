@@ -5,10 +5,7 @@ const mysql = { version: "9.7.4", ...durable };
 const mariadb = { version: "10.11.19-MariaDB-0+deb12u1", ...durable };
 
 const engine = (variables: Record<string, string>) =>
-  engineOf(
-    Object.entries(variables).map(([Variable_name, Value]) => ({ Variable_name, Value })),
-    [],
-  );
+  engineOf([Object.entries(variables).map(([Variable_name, Value]) => ({ Variable_name, Value })), []]);
 
 test("a durable server by itself has no risks, and its sessions need nothing", () => {
   expect(engine({ ...mysql, server_id: "1" })).toEqual({

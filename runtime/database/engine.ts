@@ -42,8 +42,9 @@ export const sqliteEngine: Engine = {
   risks: [],
 };
 
-/** Recognizes an engine by what its server answers to `askServer`. */
-export function engineOf(rows: readonly VariableRow[], altered: readonly AlteredTable[]): Engine {
+/** Recognizes an engine by its answer. @param results of statements that end with `askServer` */
+export function engineOf(results: readonly unknown[]): Engine {
+  const [rows, altered] = results.slice(-2) as [VariableRow[], AlteredTable[]];
   const variables: Variables = new Map(rows.map((row) => [row.Variable_name, row.Value]));
   const { form, ...specific } = formOf(variables);
   const version = variables.get("version") ?? "";

@@ -7,7 +7,7 @@ import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./databas
 import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
 import type { PooledConnection, QueryEvent } from "./knex-internals.ts";
 import { checkTaken, configOf, discardAllConnections, discardConnection } from "./knex-internals.ts";
-import { type AlteredTable, askServer, type VariableRow } from "./server-question.ts";
+import { askServer } from "./server-question.ts";
 import { sessionSettings } from "./session-settings.ts";
 import { filesAt, requireFile, requireWritable } from "./sqlite-files.ts";
 
@@ -45,22 +45,26 @@ export function engineBehind(connection: PooledConnection): Engine {
 }
 
 /**
- * Asks an open connection to MySQL again which engine it leads to, also while it is in use. An error ends the
- * connection: nothing else may tell its user that the transaction was undone.
+ * Asks an open connection to MySQL which engine it leads to by now, also while it is in use. A connection that leads to
+ * another writer than before is given up: its session lacks what that one needs.
  *
  * @throws what the driver throws
  */
-export async function renewEngine(connection: PooledConnection): Promise<Engine> {
-  try {
-    const engine = await askEngine(connection as MysqlConnection, askServer);
-    const isOther = engine.writer !== engineBehind(connection).writer; // its session lacks what that one needs
-    if (isOther) discardConnection(connection, new Error("the database server is another one, or in another mode"));
-    engines.set(connection, engine);
-    return engine;
-  } catch (error) {
-    (connection as MysqlConnection).stream.destroy();
-    throw error;
+export async function askAgain(connection: PooledConnection): Promise<Engine> {
+  const { stream, query } = connection as MysqlConnection;
+  const engine = await new Promise<Engine>((resolve, reject) => {
+    query.call(connection, askServer, (error, results) => {
+      if (!error) return resolve(engineOf(results));
+      // The driver sends what waits behind the question when this returns. That may be the rest of a transaction that
+      // is undone, which nothing but this error tells: it would run outside of the transaction.
+      stream.destroy();
+      reject(error);
+    });
+  });
+  if (engine.writer !== engineBehind(connection).writer) {
+    discardConnection(connection, new Error("the database server is another one, or in another mode"));
   }
+  return engine;
 }
 
 /**
@@ -156,6 +160,7 @@ const idleTimeouts = 6;
 interface MysqlConnection extends PooledConnection {
   readonly stream: Socket;
   promise(): { query(sql: string): Promise<[unknown[], unknown]> };
+  query(sql: string, done: (error: Error | null, results: unknown[]) => void): void;
   ping(done: (error: unknown) => void): void;
   destroy(): void;
 }
@@ -175,8 +180,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
         // `connection.destroy()` would leave a query under way without an answer. The end of its stream does not.
         if (bytesRead === bytesAtHalf) return void stream.destroy();
         bytesAtHalf = bytesRead;
-        // The ping comes after the answer to a query that is under way, so it may be what learns that the transaction
-        // was ended: later statements would then run outside of it.
+        // Its error may be what tells that the transaction of this connection is undone, as that of `askAgain` may.
         connection.ping((error) => error && stream.destroy());
         stream.setTimeout(halfMs);
       });
@@ -237,14 +241,9 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
  * @throws ReadOnlyServerError for a server that takes no writes
  */
 async function prepareSession(connection: MysqlConnection, silenceTimeoutMs: number): Promise<Engine> {
-  const engine = await askEngine(connection, `${sessionSettings(silenceTimeoutMs)};${askServer}`);
+  const [results] = await connection.promise().query(`${sessionSettings(silenceTimeoutMs)};${askServer}`);
+  const engine = engineOf(results);
   if (engine.isReadOnly) throw new ReadOnlyServerError();
   if (engine.ownSettings.length > 0) await connection.promise().query(engine.ownSettings.join(";"));
   return engine;
-}
-
-async function askEngine(connection: MysqlConnection, statements: string): Promise<Engine> {
-  const [results] = await connection.promise().query(statements);
-  const [variables, altered] = results.slice(-2) as [VariableRow[], AlteredTable[]];
-  return engineOf(variables, altered);
 }

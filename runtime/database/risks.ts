@@ -13,7 +13,7 @@ import {
   poolUse,
   releaseConnection,
 } from "./knex-internals.ts";
-import { engineBehind, isSqlite, renewEngine } from "./open.ts";
+import { askAgain, engineBehind, isSqlite } from "./open.ts";
 import { askServer } from "./server-question.ts";
 
 /** How often the settings are read again: an operator can change them while connections are open. */
@@ -79,8 +79,8 @@ export class DatabaseRisks {
    * @throws what the driver throws
    */
   async readAgain(db: Knex): Promise<void> {
-    const [[variables, altered]] = await db.raw(askServer);
-    const engine = engineOf(variables, altered);
+    const [results] = await db.raw(askServer);
+    const engine = engineOf(results);
     this.see(engine);
     const isSwitched = openConnections(db).some((connection) => engineBehind(connection).writer !== engine.writer);
     if (isSwitched) discardAllConnections(db, new Error("the database server was switched to another mode"));
@@ -145,8 +145,6 @@ export async function writersBehindAll(db: Knex, poolMax: number): Promise<strin
 async function writersOf(connections: readonly PooledConnection[]): Promise<string[]> {
   const byWriter = Map.groupBy(connections, (connection) => engineBehind(connection).writer);
   if (byWriter.size < 2) return [...byWriter.keys()];
-  const engines = await Promise.all(
-    [...byWriter.values()].map(([first]) => renewEngine(first!).catch(() => undefined)),
-  );
+  const engines = await Promise.all([...byWriter.values()].map(([first]) => askAgain(first!).catch(() => undefined)));
   return [...new Set(engines.filter((engine) => engine && !engine.isReadOnly).map((engine) => engine!.writer))];
 }

@@ -2,9 +2,13 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { acquireConnection, releaseConnection } from "../../runtime/database/knex-internals.ts";
-import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
+import { askAgain, databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
 import { startLink } from "../support/link.ts";
+
+interface PromiseConnection {
+  promise(): { query(sql: string): Promise<unknown> };
+}
 
 /** Passes connections on, and lets the first one fall silent once the server has accepted its account. */
 async function startProxy(stack: AsyncDisposableStack, port: number): Promise<number> {
@@ -98,4 +102,21 @@ test("the error of a query says what the database has said, and no statement", a
     );
     expect(message).toMatch(/^Table '[^']*none' doesn't exist$/);
   }
+});
+
+test("an error of a question to a server keeps what waits behind it from being sent", async () => {
+  await using stack = new AsyncDisposableStack();
+  const url = await createMysqlDatabase();
+  stack.defer(() => dropDatabase(url));
+  const db = openDatabase(url);
+  stack.defer(() => db.destroy());
+  await db.raw("CREATE TABLE written (id INT PRIMARY KEY)");
+  const connection = await acquireConnection<PromiseConnection>(db);
+  await connection.promise().query("SET SESSION max_join_size = 1, sql_big_selects = 0"); // the question is too large
+  const question = askAgain(connection);
+  const waiting = connection.promise().query("INSERT INTO written VALUES (1)");
+  await expect(question).rejects.toThrow("MAX_JOIN_SIZE");
+  await expect(waiting).rejects.toThrow();
+  await releaseConnection(db, connection);
+  expect((await db.raw("SELECT id FROM written"))[0]).toEqual([]);
 });

@@ -6,7 +6,7 @@ import { pino } from "pino";
 import { createKey } from "../../gateway/accounts/keys/key-format.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { acquireConnection, openConnections, releaseConnection } from "../../runtime/database/knex-internals.ts";
-import { openDatabase, renewEngine } from "../../runtime/database/open.ts";
+import { askAgain, openDatabase } from "../../runtime/database/open.ts";
 import { DatabaseRisks, writersBehind, writersBehindAll } from "../../runtime/database/risks.ts";
 import { serverProcess } from "../support/database-server.ts";
 import { request } from "../support/http.ts";
@@ -155,7 +155,7 @@ describe("two servers that take writes", () => {
         .query("SET SESSION server_id = 7")
         .catch(() => {}); // MariaDB's sessions keep an id of their own
     }
-    await renewEngine(connections[0]!); // as a comparison of the servers does
+    await askAgain(connections[0]!); // as a comparison of the servers does
     expect(openConnections(db)).toHaveLength(2);
     await risks.readAgain(db);
     expect(openConnections(db)).toHaveLength(0);
