@@ -257,7 +257,8 @@ export class HttpCaller {
   #updates(petIds: readonly number[], more: Pick<AskedChange, "expected" | "reuses"> = {}): readonly AskedChange[] {
     const { random } = this.#world;
     const asked = petIds.map((petId): AskedChange => {
-      const number = nextNumber();
+      let number = nextNumber();
+      if (number === more.reuses?.quantity) number = nextNumber(); // it would be a repeat
       const mayKnow = !more.reuses && random.chance(0.1); // mostly there is nothing to change then
       const known = mayKnow ? this.#quantities.get(petId) : undefined;
       const quantity = known ?? (random.chance(0.05) ? maxQuantity - number : number);
