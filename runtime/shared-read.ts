@@ -103,8 +103,8 @@ export class SharedRead<T> {
     }
     this.#setTimer(Math.max(nextMs, nowMs + tickMs));
     const error = this.#setback ?? lateError();
-    // A promise settles once, so what becomes of their read has no effect on them any more.
-    for (const { reject } of tooLate) reject(error);
+    // A promise settles once, so what becomes of their read has no effect on those that have got the error.
+    void inTurns(tooLate, answersPerTurn, ({ reject }) => reject(error));
   }
 }
 

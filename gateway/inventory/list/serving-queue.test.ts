@@ -1,6 +1,11 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { ServingQueue } from "./serving-queue.ts";
 import { type Body, bodyOf, bodyOfText } from "./snapshot.ts";
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
 
 /** Asks for one body with many readers. @returns how many of them each turn of the event loop served, or refused */
 async function servedByTurn(readers: number, make: () => Promise<Body>, sinceMs = performance.now()) {
@@ -44,4 +49,22 @@ test("accounts take turns, so that many bodies of one do not hold up one of anot
   for (const name of ["a", "b", "e", "f"]) asked.push(ask("umbrella", name)); // it shares two of them
   await Promise.all(asked);
   expect(made).toEqual(["a", "b", "c", "e", "d", "f"]);
+});
+
+test("nothing of a body is kept once its readers have it, however many accounts waited", async () => {
+  const queue = new ServingQueue<Body>(60_000);
+  const usedBytes = () => {
+    collect();
+    return process.memoryUsage().heapUsed;
+  };
+  const round = async (name: string) => {
+    const ask = (account: number) =>
+      queue.serve(name, `account ${account}`, performance.now(), async () => bodyOfText("a"));
+    await Promise.all(Array.from({ length: 100 }, (_, account) => ask(account)));
+  };
+  await round("first");
+  const beforeBytes = usedBytes();
+  const nameBytes = 20_000;
+  for (let i = 0; i < 200; i++) await round(String(i).padEnd(nameBytes));
+  expect(usedBytes() - beforeBytes).toBeLessThan(20 * nameBytes);
 });

@@ -9,6 +9,7 @@ import type { Body } from "./snapshot.ts";
 const bytesPerTurn = 64 * 1024;
 
 interface Reader<T> {
+  readonly accountId: string;
   /** When its wait began, by `performance.now()`. */
   readonly sinceMs: number;
   readonly resolve: (body: T) => void;
@@ -31,8 +32,8 @@ export class ServingQueue<T extends Body | undefined> {
   readonly #wanted = new Map<string, Wanted<T>>();
   /** The names of the bodies that each account waits for. The account whose turn it is comes first. */
   readonly #turns = new Map<string, Set<string>>();
-  /** Resolves when the last body in the queue has been given out. */
-  #last = Promise.resolve();
+  /** Undefined while nothing is wanted. */
+  #running: Promise<void> | undefined;
 
   /** @param timeoutMs the longest wait in the queue */
   constructor(timeoutMs: number) {
@@ -49,48 +50,55 @@ export class ServingQueue<T extends Body | undefined> {
    */
   serve(name: string, accountId: string, sinceMs: number, make: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const reader = { sinceMs, resolve, reject };
+      const reader = { accountId, sinceMs, resolve, reject };
       const names = this.#turns.get(accountId);
       if (names) names.add(name);
       else this.#turns.set(accountId, new Set([name]));
       const wanted = this.#wanted.get(name);
-      if (wanted) return void wanted.readers.push(reader);
-      this.#wanted.set(name, { make, readers: [reader] });
-      this.#last = this.#last.then(() => this.#makeNext());
+      if (wanted) wanted.readers.push(reader);
+      else this.#wanted.set(name, { make, readers: [reader] });
+      this.#running ??= this.#run();
     });
   }
 
   /** Never rejects. */
-  async #makeNext(): Promise<void> {
-    await nextTurn(); // the readers before have begun to send, which counts their body
-    const { make, readers } = this.#takeNext();
-    const { inTime = [], late = [] } = Object.groupBy(readers, ({ sinceMs }) =>
-      performance.now() - sinceMs <= this.#timeoutMs ? "inTime" : "late",
-    );
-    const lateError = new ApiError("timeout", { cause: new Error("too many differences were asked for at once") });
-    await inTurns(late, answersPerTurn, ({ reject }) => reject(lateError));
-    if (inTime.length === 0) return;
-    try {
-      const body = await make();
-      const fitting = Math.ceil(bytesPerTurn / (body?.length ?? 1));
-      await inTurns(inTime, Math.min(fitting, answersPerTurn), ({ resolve }) => resolve(body));
-    } catch (error) {
-      await inTurns(inTime, answersPerTurn, ({ reject }) => reject(error));
+  async #run(): Promise<void> {
+    while (this.#wanted.size > 0) {
+      await nextTurn(); // the readers before have begun to send, which counts their body
+      await serveBody(this.#takeNext(), this.#timeoutMs);
     }
+    this.#running = undefined;
   }
 
   #takeNext(): Wanted<T> {
-    for (;;) {
-      const [accountId, names] = this.#turns.entries().next().value!;
-      this.#turns.delete(accountId);
-      for (const name of names) {
-        names.delete(name);
-        const wanted = this.#wanted.get(name);
-        if (!wanted) continue; // it was made in the turn of another account
-        this.#wanted.delete(name);
-        if (names.size > 0) this.#turns.set(accountId, names); // behind the others
-        return wanted;
-      }
+    const [accountId, names] = this.#turns.entries().next().value!;
+    this.#turns.delete(accountId);
+    this.#turns.set(accountId, names); // behind the others
+    const name = names.values().next().value!;
+    const wanted = this.#wanted.get(name)!;
+    this.#wanted.delete(name);
+    for (const { accountId } of wanted.readers) {
+      const left = this.#turns.get(accountId);
+      left?.delete(name);
+      if (left?.size === 0) this.#turns.delete(accountId);
     }
+    return wanted;
+  }
+}
+
+/** Makes a body and gives it to its readers. Never rejects. */
+async function serveBody<T extends Body | undefined>({ make, readers }: Wanted<T>, timeoutMs: number): Promise<void> {
+  const { inTime = [], late = [] } = Object.groupBy(readers, ({ sinceMs }) =>
+    performance.now() - sinceMs <= timeoutMs ? "inTime" : "late",
+  );
+  const lateError = new ApiError("timeout", { cause: new Error("too many differences were asked for at once") });
+  await inTurns(late, answersPerTurn, ({ reject }) => reject(lateError));
+  if (inTime.length === 0) return;
+  try {
+    const body = await make();
+    const fitting = Math.ceil(bytesPerTurn / (body?.length ?? 1));
+    await inTurns(inTime, Math.min(fitting, answersPerTurn), ({ resolve }) => resolve(body));
+  } catch (error) {
+    await inTurns(inTime, answersPerTurn, ({ reject }) => reject(error));
   }
 }
