@@ -166,8 +166,9 @@ export interface InventoryClient {
    */
   changesAfter(position: Position, options?: CheckOptions): Promise<StockChanges>;
   /**
-   * What changes after a position, without an end and without a deadline. After a break it continues where it was. The
-   * first event says that the watch is open. After a reset it ends.
+   * The changes after a position, as they happen, without a deadline. The first event says that the watch is open.
+   * After a break it continues where it was. It ends after a reset, by its signal, with `close`, or with an error that
+   * another try would not mend.
    */
   watch(from: Position, options?: WatchOptions): AsyncIterable<WatchEvent>;
   /**

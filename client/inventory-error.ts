@@ -70,7 +70,7 @@ export class InventoryError extends Error {
   }
 
   /**
-   * Whether the service decided against the change, which has not happened. Of a change that happens once, no earlier
+   * Whether the service decided against the change, which has not happened. If the change happens once, no earlier
    * attempt that had ended by then has happened either.
    */
   get isDecided(): boolean {

@@ -24,7 +24,7 @@ export interface EntryThen {
   readonly status: PetStatus;
 }
 
-/** Who made a change: a consumer of the public API, a caller of the service by its certificate, or an operator. */
+/** The actor of a change: a consumer of the public API, a caller of the service by its certificate, or an operator. */
 export type PastActor =
   | { readonly kind: "account"; readonly account: string; readonly keyId: string }
   | { readonly kind: "internal"; readonly role: string; readonly name: string }

@@ -156,7 +156,7 @@ const tlsNames = {
   ca: "GATEWAY_INVENTORY_TLS_CA",
 } as const;
 
-/** What TLS to the inventory service needs; undefined for a connection without TLS. */
+/** The files and the server name for TLS to the inventory service; undefined for a connection without TLS. */
 export function inventoryTls(config: GatewayConfig) {
   const files = tlsFilesOf(config, tlsNames);
   return files && { ...files, serverName: config.GATEWAY_INVENTORY_TLS_SERVER_NAME };

@@ -32,8 +32,8 @@ export function readRetryAfterMs(headers: Headers): number | undefined {
 }
 
 /**
- * Whether the windows in an error are not the account's, one of which is `day`. Then they are those of the address, or
- * of a limit beside the account's windows, such as that of updates with a key.
+ * Whether an error tells windows other than the account's, which always include `day`: those of the address, or of a
+ * limit beside the account's windows, such as that of updates with a key.
  */
 export function tellsOthers(headers: Headers): boolean {
   const policies = readItems(headers.get("ratelimit-policy"));

@@ -16,8 +16,8 @@ import type { Adjustment, UpdateEntry } from "./update-batches.ts";
 
 export interface InventoryApiOptions {
   /**
-   * Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. With one where nothing
-   * answers, calls fail with `no_answer` after a minute of repeats: end them earlier by a `signal`.
+   * Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. Where nothing answers
+   * at this address, calls fail with `no_answer` after a minute of repeats. A `signal` ends them earlier.
    */
   readonly baseUrl: string;
   readonly apiKey: string;

@@ -118,7 +118,7 @@ export class Windows {
     return told > 0 ? endsAtMs - nowMs : this.#waitForEnd(endsAtMs, nowMs);
   }
 
-  /** Time in ms until an end, or until the next request that may find that it has come early. */
+  /** Time in ms until an end, or until a request may leave to find out whether the end has come early. */
   #waitForEnd(endsAtMs: number, nowMs: number): number {
     const restMs = endsAtMs - nowMs;
     return restMs > maxSpacingMs ? this.#latestMs + maxSpacingMs - nowMs : restMs;
@@ -136,7 +136,7 @@ function isOlder(told: ToldWindow, known: ToldWindow | undefined, nowMs: number)
   return Math.abs(laterMs) > told.lengthMs / 2 ? laterMs < 0 : told.left > known.left;
 }
 
-/** A longer wait is the caller's decision. */
+/** The longest wait in ms that this client makes by itself; a longer one is the caller's decision. */
 export const maxWaitMs = 120_000;
 
 interface Waiting {

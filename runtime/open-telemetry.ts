@@ -23,7 +23,7 @@ const closeTimeoutMs = 2_000;
  * Registers the SDK for this process. Its packages read the environment variables that are not read here.
  *
  * @param onProblem gets the reason when spans cannot be sent
- * @returns sends what is left and ends it
+ * @returns a function that sends what is left and shuts the SDK down
  * @throws SettingsError for a sampler that does not exist
  */
 export function registerOpenTelemetry(

@@ -7,8 +7,8 @@ import { reasonFields } from "./operator-error.ts";
 import { SettingsError } from "./settings.ts";
 
 /**
- * Signals that come sooner after the first one are the same one: a terminal and systemd signal every process of the
- * group, and npm passes its signal on.
+ * The time after the first signal in which further signals count as that one: a terminal and systemd signal every
+ * process of the group, and npm passes its signal on.
  */
 export const forceAfterMs = 1_000;
 
@@ -28,8 +28,8 @@ export interface RunningProcess {
   /** Reports that it is no longer ready. It still serves, because load balancers may not have noticed yet. */
   leave(): void;
   /**
-   * Refuses new work, finishes what runs and closes everything in the reverse order of its construction. Probes are
-   * answered until the work has ended.
+   * Refuses new work, finishes what runs and closes everything, each part after those that use it. Probes are answered
+   * until the work has ended.
    */
   stop(): Promise<void>;
 }

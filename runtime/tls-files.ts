@@ -25,7 +25,7 @@ export function tlsFile(description: string) {
   return z.string().optional().meta({ description, shownDefault: "none: without TLS" });
 }
 
-/** The files that three settings name; undefined when none is set. */
+/** The files that three settings name; undefined unless all three are set. */
 export function tlsFilesOf(settings: object, names: TlsSettingNames): TlsFiles | undefined {
   const { [names.cert]: cert, [names.key]: key, [names.ca]: ca } = settings as Record<string, string | undefined>;
   return cert !== undefined && key !== undefined && ca !== undefined ? { cert, key, ca } : undefined;

@@ -9,7 +9,7 @@ import { type PlanName, planNames } from "../accounts/keys/plans.ts";
 import type { ApiError } from "../http/api-error.ts";
 import { contextOf, type RequestContext } from "../http/request-context.ts";
 
-/** The limit that refused a request. */
+/** The reasons for a 429: a window, a ban, a guard of the account, or the limit of the address. */
 const throttleReasons = ["minute", "day", "ban", "account", "address"] as const;
 type ThrottleReason = (typeof throttleReasons)[number];
 

@@ -2,7 +2,7 @@
 import { type Parameter, resolve, type ShownAnswer, type ShownDocument } from "./shown-document.ts";
 
 export interface Field {
-  /** With the names of what it is in: `windows[].limit`. */
+  /** Its name, after the names of the members around it: `windows[].limit`. */
   readonly name: string;
   /** In words, with its bounds. */
   readonly type: string;

@@ -22,8 +22,8 @@ function readRetryAfterMs(headers) {
     return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), maxToldMs);
 }
 /**
- * Whether the windows in an error are not the account's, one of which is `day`. Then they are those of the address, or
- * of a limit beside the account's windows, such as that of updates with a key.
+ * Whether an error tells windows other than the account's, which always include `day`: those of the address, or of a
+ * limit beside the account's windows, such as that of updates with a key.
  */
 function tellsOthers(headers) {
     const policies = readItems(headers.get("ratelimit-policy"));
@@ -268,7 +268,7 @@ class Windows {
             return this.#latestMs + Math.min(maxSpacingMs, (endsAtMs - nowMs) / left) - nowMs;
         return told > 0 ? endsAtMs - nowMs : this.#waitForEnd(endsAtMs, nowMs);
     }
-    /** Time in ms until an end, or until the next request that may find that it has come early. */
+    /** Time in ms until an end, or until a request may leave to find out whether the end has come early. */
     #waitForEnd(endsAtMs, nowMs) {
         const restMs = endsAtMs - nowMs;
         return restMs > maxSpacingMs ? this.#latestMs + maxSpacingMs - nowMs : restMs;
@@ -285,7 +285,7 @@ function isOlder(told, known, nowMs) {
     const laterMs = told.endsAtMs - known.endsAtMs;
     return Math.abs(laterMs) > told.lengthMs / 2 ? laterMs < 0 : told.left > known.left;
 }
-/** A longer wait is the caller's decision. */
+/** The longest wait in ms that this client makes by itself; a longer one is the caller's decision. */
 const maxWaitMs = 120_000;
 /** The requests of one key that wait for their turn, the oldest first. */
 class Pace {

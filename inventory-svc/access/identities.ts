@@ -1,8 +1,8 @@
-/** Who calls, by the names in the certificate. */
+/** Finds the caller by the names in its certificate. */
 import type { Actor } from "../stock/change.ts";
 import { type RoleTable, roles } from "./roles.ts";
 
-/** Makes a function that tells who calls, for the ledger: of several names the one with the highest role. */
+/** Makes a function that finds the actor for the ledger: of several names the one with the highest role. */
 export function callerOf(table: RoleTable): (certificateNames: string | undefined) => Actor {
   const rankOf = (identity: string) => roles.indexOf(table.get(identity)!);
   return (certificateNames) => {

@@ -17,7 +17,7 @@ import { invalid, readGroup, toWireItem } from "./wire.ts";
 
 export interface ApplyChangesDeps {
   readonly commits: Pick<GroupCommit, "submit">;
-  /** Who makes a call, by the names in the certificate. */
+  /** Finds the actor of a call by the names in the certificate. */
   readonly callerOf: (certificateNames: string | undefined) => Actor;
   readonly onCall: OnCall;
 }

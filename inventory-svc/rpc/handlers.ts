@@ -33,7 +33,7 @@ export interface HandlerDeps {
   readonly history: Pick<StockHistory, "before" | "has">;
   /** Whether changes of the past may be read. */
   readonly keepsHistory: boolean;
-  /** Who makes a call, by the names in the certificate. */
+  /** Finds the actor of a call by the names in the certificate. */
   readonly callerOf: (certificateNames: string | undefined) => Actor;
   readonly commits: Pick<GroupCommit, "submit">;
   readonly feed: Pick<ChangeFeed, "follow">;

@@ -28,7 +28,7 @@ export const statusOfReason = {
   INTERNAL: status.INTERNAL,
 } as const satisfies Record<ErrorReason, status>;
 
-/** After these nothing has happened, and the same call can succeed later. */
+/** The reasons after which nothing has happened and the same call can succeed later. */
 const retryableReasons: ReadonlySet<ErrorReason> = new Set(["QUEUE_FULL", "DEADLINE_PASSED", "STOCK_UNAVAILABLE"]);
 
 export interface RefusalOptions {

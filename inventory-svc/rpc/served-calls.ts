@@ -115,7 +115,7 @@ export const connectionGraceMs = 15_000;
  */
 const streamLifeMs = 8_000;
 
-/** The stream of a question. */
+/** A stream of questions, as the handler of one of them sees it. */
 export interface QuestionStream {
   readonly path: string;
   /** Of the caller who opened it; see `certificateNames`. */

@@ -185,8 +185,8 @@ function withIdempotencyKey<C extends UpdateChange | AdjustChange>(
 /**
  * Names a change by its key. The spaces tell the id from the request id of an adjustment, which has none.
  *
- * While the service is replaced, two versions of it look up the same kept ids: another form would let repeats happen
- * twice.
+ * The form of the id must not change: while the service is replaced, two versions of it look up the same kept ids, and
+ * a change would happen twice.
  */
 function onceBy(idempotencyKey: WireIdempotencyKey, change: UpdateChange | AdjustChange): Once {
   const { account, key, fingerprint } = idempotencyKey;
@@ -199,7 +199,7 @@ function requestIdOf({ account, key }: WireIdempotencyKey, { kind }: UpdateChang
   return kind === "adjust" && account === "" ? key : undefined;
 }
 
-/** Part of fingerprints that are kept: another form would refuse repeats. */
+/** The text of a change that is hashed. Hashes are kept, so its form must not change: repeats would be refused. */
 function textOf(change: UpdateChange | AdjustChange): string {
   const { expectedRevisions = ["any"] } = change;
   return `${change.kind === "adjust" ? `delta ${change.delta}` : change.quantity} ${expectedRevisions.join(" ")}`;

@@ -18,9 +18,9 @@ interface Pending {
 }
 
 /**
- * Reads changes for all watches of this process, with one poll per interval. Watches at the same position share its
- * page, as all do that have caught up. Pages are read one at a time, so any number of watches takes one connection to
- * the database, and leaves the others to writers.
+ * Reads changes for all watches of this process, with one poll per interval. Watches at the same position share a page,
+ * and all that have caught up are at the same position. Pages are read one at a time, so any number of watches takes
+ * one connection to the database, and leaves the others to writers.
  */
 export class ChangeFeed {
   readonly #read: (from: Position) => Promise<ChangesPage>;

@@ -51,7 +51,7 @@ export type Change =
   /** Makes the entry or brings it to this state, as an import does. */
   | (RepeatedChange & { readonly kind: "put" } & ItemInput);
 
-/** Who makes a change. */
+/** The actor of a change: an account, an internal caller or an operator. */
 export type Actor =
   | { readonly kind: "account"; readonly account: string; readonly keyId: string }
   /** An internal caller, with the name and the role of its certificate where it has one. */

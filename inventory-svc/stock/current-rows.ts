@@ -22,7 +22,7 @@ export async function readCurrentRows<R>(
   };
   const rows = await read(query);
   if (rows.length > 0) return [...rows];
-  // No row says where the answer comes from, so it is asked for again with a row that is always there.
+  // An empty answer does not name its server: the query is sent again, joined to a row that is always there.
   const withHead = db("stock_head")
     .where("stock_head.id", 1)
     .leftJoin(query.as("chosen"), db.raw("1 = 1") as never)

@@ -42,8 +42,8 @@ export class StockHistory {
     petId: bigint | undefined,
     limit: number,
   ): Promise<readonly HistoryChange[]> {
-    // The index is named, because without it MySQL filters the changes of all entries, and MariaDB all those of the
-    // entry.
+    // The index is named because MySQL would otherwise look through the changes of all entries, and MariaDB through all
+    // those of this entry.
     const from = petId === undefined ? ledgerTable : byIndex(this.#db, ledgerTable, petIndex);
     const made = this.#db
       .select(historyColumns)

@@ -38,7 +38,7 @@ export function toEntryRow({ petId, removed, ...row }: ListedItem) {
 }
 
 /**
- * Keeps the changes (without history, only those that happen once), and answers the repeats of those that happen once.
+ * The table of the ledger, which keeps every change (without history, only those that happen once) and answers repeats.
  */
 export const ledgerTable = "stock_ledger";
 
@@ -135,7 +135,7 @@ function stateOf(quantity: number | bigint | null, status: PetStatus | null) {
   return quantity === null || status === null ? undefined : { quantity: Number(quantity), status };
 }
 
-/** An internal caller with a certificate is `role name`: no role has a space. */
+/** Reads the actor. For an internal caller, `name` is the role and name of its certificate: no role has a space. */
 function actorOf({ actor, account, name }: HistoryRow): Actor {
   if (actor === "account") return { kind: actor, account: account ?? "", keyId: name ?? "" };
   if (actor === "operator" || name === null) return { kind: actor };

@@ -12,7 +12,7 @@ import { orUnavailable } from "./stock-errors.ts";
 import { type EntryRow, entryColumns, fromEntryRow, ledgerTable } from "./stock-rows.ts";
 import { type WriteRequest, WriteStatements, type Written, writeInTransaction } from "./write.ts";
 
-/** What changed after a position, in pages; `reset` when the position is below the floor, or not one of this stock. */
+/** A page of the changes after a position; `reset` when the position is below the floor, or not one of this stock. */
 export type ChangesPage =
   | { readonly kind: "reset" }
   | {

@@ -82,7 +82,7 @@ export function isOn(value: unknown): boolean {
 }
 
 interface Form extends Pick<Engine, "ownSettings" | "risks"> {
-  /** How the server is replicated; undefined for what it does not tell. */
+  /** The form of its replication; undefined where the server does not tell one. */
   readonly form: string | undefined;
 }
 

@@ -73,7 +73,7 @@ export function matchedRows(result: unknown): number {
   return affectedRows ?? changes ?? 0;
 }
 
-/** Attempts at a transaction that the database takes back each time. */
+/** Maximum attempts at a transaction that the database takes back each time. */
 export const maxAttempts = 4;
 
 /**

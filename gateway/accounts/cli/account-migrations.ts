@@ -77,7 +77,7 @@ export const keyMigrations: readonly Migration[] = [
       );
     },
   },
-  // A gateway of the previous version writes none, and its refused requests count as served.
+  // A gateway of the previous version does not write this column, so its refused requests count as served.
   columnStep("0004_refused_requests", { table: "account_minutes", column: "refused", unset: 0 }, (table) =>
     table.bigInteger("refused").notNullable().defaultTo(0),
   ),
@@ -133,7 +133,7 @@ function deprecatedUseByOperation(db: Knex, table: Knex.CreateTableBuilder): voi
  * Gives `deprecated_use` other columns and keeps its counts. The table first moves out of the way: a gateway that
  * writes in between fails, and writes the same counts half a minute later.
  *
- * @param target stops a second run from moving the new table
+ * @param target the columns of the new table; a run that finds them there already moves nothing
  * @param rows selects from the old table what the new one gets, in the order of the new columns
  */
 async function rebuildDeprecatedUse(
@@ -156,7 +156,7 @@ async function rebuildDeprecatedUse(
   await db.schema.dropTableIfExists(before);
 }
 
-/** MySQL's default collation takes `A` for `a`; and only InnoDB has transactions. */
+/** Lets a table of MySQL tell `A` from `a`, unlike the default collation, and have InnoDB's transactions. */
 function exactTexts(db: Knex, table: Knex.CreateTableBuilder): void {
   if (isSqlite(db)) return;
   table.engine("InnoDB");

@@ -53,7 +53,7 @@ export interface KeyAdmin {
    * @throws AccountError `invalid_account`, `invalid_limits`, `unknown_account`
    */
   changePlan(account: string, plan: PlanName, limits?: AccountLimits | null): Promise<Account>;
-  /** Keys that only a ban keeps from working, by the end of the ban, the latest first. */
+  /** Keys that only a ban keeps from working; the key whose ban ends last comes first. */
   bans(): Promise<KeyRecord[]>;
   /**
    * Lifts the ban of a key and its family, so that their next ban is a first one again.
@@ -149,8 +149,9 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const nowMs = now();
       const ofAccount = () => db("api_keys").where({ account_id: account.accountId });
       const endAll = () => ofAccount().whereNull("revoked_at").update({ revoked_at: nowMs });
-      // Again until nothing is left: a rotation under way adds a key that the first statement may not see. Expired keys
-      // are revoked too, because the rotation may have expired the one key whose lock the first statement waited for.
+      // Repeats until nothing is left: a rotation under way adds a key that the first statement may not see. Expired
+      // keys are revoked too: the rotation may expire the only key, whose lock the first statement waits for. If that
+      // key did not count, the loop would end before it sees the new one.
       while ((await retried(endAll)) > 0);
       const ended: { id: string }[] = await ofAccount()
         .where({ revoked_at: nowMs })

@@ -22,13 +22,13 @@ export const minutesKeptMs = 8 * dayMs;
 /** Accounts and minutes in one transaction: on SQLite everything else waits while one is open. */
 const minutesBatch = 100;
 
-/** Minutes that wait to be written. When the database is away for longer, the oldest ones are lost. */
+/** Maximum minutes that wait to be written. When the database is away for longer, the oldest ones are lost. */
 const maxWaitingMinutes = 60;
 
 /** How long use of deprecated operations waits to be written. When the database is away for longer, it is lost. */
 const deprecatedUseWaitsMs = 7 * dayMs;
 
-/** Maximum attempts at a read. Another one begins when counts were written meanwhile, which takes longer. */
+/** Maximum attempts at a read. Another one begins when a write began meanwhile, and waits for the end of that write. */
 const maxReads = 3;
 
 /** The use of an account in a range of time. */

@@ -6,9 +6,9 @@ import { retried, retriedIfUndone } from "../../../runtime/database/statements.t
 export interface UsageStore {
   /** Notes when keys were last used; a time before the noted one changes nothing. */
   touch(uses: readonly KeyUse[]): Promise<void>;
-  /** Adds to the counts of use of deprecated operations in one transaction. When it throws, all may have been added. */
+  /** Adds to the counts of use of deprecated operations in one transaction. When it throws, all or none were added. */
   countDeprecatedUse(uses: readonly DeprecatedUse[]): Promise<void>;
-  /** Adds to the counts of requests by minute in one transaction. When it throws, all may have been added. */
+  /** Adds to the counts of requests by minute in one transaction. When it throws, all or none were added. */
   addMinutes(minutes: readonly AccountMinute[]): Promise<void>;
   /** Deletes the minutes that began before then, in Unix milliseconds. */
   forgetMinutesBefore(ms: number): Promise<void>;

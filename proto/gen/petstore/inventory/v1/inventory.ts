@@ -36,10 +36,11 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  *
  * Every refusal carries google.rpc details. It always has an ErrorInfo of the domain "petstore.inventory.v1", with one
  * of the reasons below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that
- * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat, and may succeed soon:
- * where "repeat?" below has "yes", or "with an id" and the call has a request_id or an idempotency_key. gRPC itself
- * refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED and without details. After any other status without
- * details a change may have happened.
+ * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat and may succeed soon. It
+ * is there where "repeat?" below has "yes", and where it has "with an id" and the call has a request_id or an
+ * idempotency_key. gRPC itself refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED and without details. After
+ * any other status without details a change may have happened. GROUP_REFUSED means that another change of the group has
+ * the reason; HISTORY_OFF, that the service keeps no history.
  *
  *   reason              status               happened?  repeat?     metadata
  *   INVALID_FIELD       INVALID_ARGUMENT     no         no          field
@@ -50,8 +51,8 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  *   REVISION_MISMATCH   ABORTED              no         no          pet_id, revision: the present one of the entry
  *   INSUFFICIENT_STOCK  FAILED_PRECONDITION  no         no          pet_id, revision, quantity: the present one
  *   QUANTITY_OVERFLOW   OUT_OF_RANGE         no         no          pet_id, revision, quantity: the present one
- *   GROUP_REFUSED       ABORTED              no         no          another change of the group has the reason
- *   HISTORY_OFF         FAILED_PRECONDITION  no         no          the service keeps no history
+ *   GROUP_REFUSED       ABORTED              no         no
+ *   HISTORY_OFF         FAILED_PRECONDITION  no         no
  *   ROLE_REQUIRED       PERMISSION_DENIED    no         no          role: the least one that the call needs
  *   QUEUE_FULL          RESOURCE_EXHAUSTED   no         yes
  *   DEADLINE_PASSED     DEADLINE_EXCEEDED    no         yes
@@ -529,7 +530,7 @@ export interface PastChange {
   originRequestId?:
     | string
     | undefined;
-  /** Who made it. */
+  /** Its actor. */
   actor: { $case: "account"; value: AccountActor } | { $case: "internal"; value: InternalActor } | {
     $case: "operator";
     value: OperatorActor;
@@ -553,7 +554,7 @@ export interface InternalActor {
   name: string;
 }
 
-/** Somebody with the database at hand. */
+/** An operator, through a command that works on the database itself. */
 export interface OperatorActor {
 }
 
@@ -4665,8 +4666,8 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): BatchAdjustInventoryResponse => BatchAdjustInventoryResponse.decode(value),
   },
   /**
-   * Sets the status of one entry; any status may follow any other. A repeat changes nothing more.
-   * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
+   * Sets the status of one entry; any status may follow any other. A repeat changes nothing more, unless another caller
+   * has changed the status meanwhile. NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
    */
   setStatus: {
     path: "/petstore.inventory.v1.InventoryService/SetStatus" as const,
@@ -4782,8 +4783,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    */
   batchAdjustInventory: handleUnaryCall<BatchAdjustInventoryRequest, BatchAdjustInventoryResponse>;
   /**
-   * Sets the status of one entry; any status may follow any other. A repeat changes nothing more.
-   * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
+   * Sets the status of one entry; any status may follow any other. A repeat changes nothing more, unless another caller
+   * has changed the status meanwhile. NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
    */
   setStatus: handleUnaryCall<SetStatusRequest, SetStatusResponse>;
   /** Makes an entry. ALREADY_EXISTS when there is one. */
@@ -4959,8 +4960,8 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: BatchAdjustInventoryResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Sets the status of one entry; any status may follow any other. A repeat changes nothing more.
-   * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
+   * Sets the status of one entry; any status may follow any other. A repeat changes nothing more, unless another caller
+   * has changed the status meanwhile. NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
    */
   setStatus(
     request: SetStatusRequest,
