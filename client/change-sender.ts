@@ -6,7 +6,7 @@ import { maxTimeoutMs } from "./grpc-calls.ts";
 import { InventoryError, type StatusName } from "./inventory-error.ts";
 import { checkArguments, checkFunction, checkMs } from "./values.ts";
 
-/** For whom changes are made. */
+/** The caller that changes are made for: how long it waits, and whether it still wants them. */
 export interface ChangeCaller {
   /** Gives the end of its wait, by `performance.now()`, at most 24 days ahead. Called for each attempt. */
   readonly endMs: () => number;
@@ -72,9 +72,9 @@ export class ChangeSender {
       }
       const latestMs = endMs();
       const untilMs = known.isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
-      const earlierMayHappen = known.mayHappen();
-      const found = await this.#sessions.submit({ ...request, changes: known.unsettledChanges() }, untilMs, isWanted);
-      const isKnown = known.add(found, { untilMs, earlierMayHappen });
+      const isKnown = await known.attempt(untilMs, (changes) =>
+        this.#sessions.submit({ ...request, changes }, untilMs, isWanted),
+      );
       if (isKnown) this.#outage.succeeded();
       const isServiceAway = known.unsettledErrors().some(({ code }) => code === "UNAVAILABLE");
       retryUntilMs = isServiceAway && !known.isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
@@ -116,31 +116,25 @@ class KnownOutcomes {
     return this.#unsettled.length === 0;
   }
 
-  /** Whether an earlier attempt may still happen. */
-  mayHappen(): boolean {
-    return performance.now() < this.#mayHappenUntilMs;
-  }
-
-  unsettledChanges(): QuantityChange[] {
-    return this.#unsettled.map((place) => this.#request.changes[place]!);
-  }
-
-  /** Why they are not settled. */
+  /** Why changes are not settled. */
   unsettledErrors(): InventoryError[] {
     return this.#unsettled.map((place) => this.outcomes[place] as InventoryError);
   }
 
   /**
-   * Adds what an attempt has found of the changes that were not settled before it.
+   * Makes an attempt at the changes that are not settled.
    *
-   * @param untilMs the end of the attempt
-   * @param earlierMayHappen whether an earlier one could still happen when this one was sent
-   * @returns whether a service has said of these changes what became of them
+   * @param untilMs the end of the attempt, by `performance.now()`
+   * @param send gives the outcomes of the changes that it gets
+   * @returns whether all changes are settled now, by a service that is not full
+   * @throws what `send` throws
    */
-  add(
-    found: readonly ChangeOutcome[],
-    { untilMs, earlierMayHappen }: { readonly untilMs: number; readonly earlierMayHappen: boolean },
-  ): boolean {
+  async attempt(
+    untilMs: number,
+    send: (changes: QuantityChange[]) => Promise<readonly ChangeOutcome[]>,
+  ): Promise<boolean> {
+    const earlierMayHappen = performance.now() < this.#mayHappenUntilMs;
+    const found = await send(this.#unsettled.map((place) => this.#request.changes[place]!));
     const earlier = this.#unsettled.map((place) => this.outcomes[place]);
     const settled = settledBy(this.#request, found, earlier, earlierMayHappen);
     // What may have happened stays unknown until a repeat settles it.
@@ -192,7 +186,7 @@ function isUnanswered(outcome: ChangeOutcome): boolean {
   return mayHaveHappened(outcome) && (outcome as InventoryError).errorReason === undefined;
 }
 
-/** Whether this client has refused a change itself, because too many wait for a service. */
+/** Whether a change was refused because too many wait: in this client, which says nothing of a service, or in one. */
 function isQueueFull(outcome: ChangeOutcome): boolean {
   return outcome instanceof InventoryError && outcome.errorReason === "QUEUE_FULL";
 }

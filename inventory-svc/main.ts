@@ -124,8 +124,7 @@ async function start(): Promise<RunningProcess> {
       stopCleanup = startCleanup({
         retention: new Retention(db),
         ledgerKeptMs: ledgerKeptMs(config.INVENTORY_HISTORY_DAYS),
-        onError: (err) =>
-          log.warn({ err }, "old changes and removals could not be deleted; the next attempt is in a minute"),
+        onError: (err) => log.warn({ err }, "a part of the clean-up has failed; the next attempt is in a minute"),
         onWait: () =>
           log.warn(
             "old changes and removals are kept for now: the clock of the database went on by hours in which no service noted the time. If it was set forward, correct it: 8 hours after that they are deleted",

@@ -43,58 +43,51 @@ export interface CleanupOptions {
  * Forgets what is old now and every minute. Every replica does this, so that none has to be chosen: the second one
  * finds nothing to do.
  *
- * @returns ends it, and resolves when its last statement has ended
+ * @returns a function that ends it, and that resolves when its last statement has ended
  */
 export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: CleanupOptions): () => Promise<void> {
   const stopped = new AbortController();
+  const eachMinute = async (work: () => Promise<void>) => {
+    while (!stopped.signal.aborted) {
+      await work().catch(onError);
+      await pause(intervalMs, stopped.signal);
+    }
+  };
   let waits = false;
   const mustWait = async () => {
-    // A note is made each hour, and more than two hours between two notes are a gap. So failures may last an hour.
-    await retention.noteTime(hourMs).catch(onError);
     const hasGap = await retention.hasGap(gapMs, clockWaitMs);
     if (hasGap && !waits) onWait();
     waits = hasGap;
     return hasGap;
   };
-  const mayGoOn = async () => !stopped.signal.aborted && !(await mustWait()); // the clock may be set within a pass
-  const rest = () => pause(pauseMs, stopped.signal);
-  const pass = async () => {
-    await deleteOldChanges(retention, ledgerKeptMs, { mayGoOn, rest }).catch(onError);
-    while ((await mayGoOn()) && (await retention.forgetRemovals(removalsKeptMs, batchSize))) await rest();
+  const deleteAll = async (step: CleanupStep) => {
+    const mayGoOn = async () => !stopped.signal.aborted && !(await mustWait()); // the clock may be set meanwhile
+    while ((await mayGoOn()) && (await step())) await pause(pauseMs, stopped.signal);
   };
-  const run = async () => {
-    while (!stopped.signal.aborted) {
-      await pass().catch(onError);
-      await pause(intervalMs, stopped.signal);
-    }
+  const cleanUp = async () => {
+    const forgetRemovals = () => retention.forgetRemovals(removalsKeptMs, batchSize);
+    for (const step of [...ledgerSteps(retention, ledgerKeptMs), forgetRemovals]) await deleteAll(step).catch(onError);
   };
-  const running = run();
+  // A note is made each hour, and more than two hours between two notes are a gap. So failures may last an hour.
+  const running = Promise.all([eachMinute(() => retention.noteTime(hourMs)), eachMinute(cleanUp)]);
   return async () => {
     stopped.abort();
     await running;
   };
 }
 
-/** What is asked between two steps. */
-export interface Steps {
-  /** Whether the next step may be made. */
-  readonly mayGoOn: () => Promise<boolean>;
-  /** Lets writers get in between. */
-  readonly rest: () => Promise<void>;
-}
+/** Deletes some of what is old. @returns whether there may be more. @throws StockUnavailableError */
+export type CleanupStep = () => Promise<boolean>;
 
-/** Deletes all changes that are old from the ledger, in small steps. @throws StockUnavailableError */
-export async function deleteOldChanges(
-  retention: Pick<Retention, "deleteFromLedger">,
-  ageMs: number,
-  { mayGoOn, rest }: Steps,
-): Promise<void> {
-  for (const kind of ["revisions", "repeatable"] as const) {
-    for (let after: bigint | undefined = 0n; after !== undefined && (await mayGoOn()); ) {
-      after = await retention.deleteFromLedger(ageMs, batchSize, kind, after);
-      if (after !== undefined) await rest();
-    }
-  }
+/** Makes the steps that delete old changes from the ledger: one for changes that made a revision, one for the others. */
+export function ledgerSteps(retention: Pick<Retention, "deleteFromLedger">, ageMs: number): CleanupStep[] {
+  return (["revisions", "repeatable"] as const).map((kind) => {
+    let after: bigint | undefined;
+    return async () => {
+      after = await retention.deleteFromLedger(ageMs, batchSize, kind, after ?? 0n);
+      return after !== undefined;
+    };
+  });
 }
 
 async function pause(durationMs: number, stopped: AbortSignal): Promise<void> {

@@ -188,8 +188,8 @@ export class WriteStatements {
   }
 
   /**
-   * Moves the head on, while it is locked. It changes the row even where the revision stays: where several servers take
-   * writes, two that overlap conflict by that, so an older one never commits after a newer one was acknowledged.
+   * Moves the head on, while it is locked. It changes the row even where the revision stays. Where several servers take
+   * writes, two writes that overlap then conflict, so an older one never commits after a newer one was acknowledged.
    */
   advanceHead(to: bigint): Statement {
     return { sql: this.#advanceHead.sql, bindings: [to] };

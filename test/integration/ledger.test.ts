@@ -1,23 +1,21 @@
 // Checks that the ledger alone tells every state of the stock, and keeps each change as long as it has to.
 
-import { setTimeout as delay } from "node:timers/promises";
 import fc from "fast-check";
 import type { Change, ChangeGroup } from "../../inventory-svc/stock/change.ts";
-import { deleteOldChanges, ledgerKeptMs } from "../../inventory-svc/stock/cleanup.ts";
+import { ledgerKeptMs } from "../../inventory-svc/stock/cleanup.ts";
 import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import type { HistoryChange } from "../../inventory-svc/stock/stock-rows.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import type { ListedItem } from "../../proto/pet.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { startInventoryService } from "../support/inventory-service.ts";
-import { type OpenStock, openMigratedStock } from "../support/open-stock.ts";
+import { deleteOldChanges, type OpenStock, openMigratedStock } from "../support/open-stock.ts";
 import { suiteStack } from "../support/stack.ts";
 import { adjust, create, kinds, range, remove, update } from "../support/stock-changes.ts";
 import { emptyModel, groupOf, perform, plan, settleGroup } from "../support/stock-model.ts";
 import { until } from "../support/until.ts";
 
 const hourMs = 60 * 60_000;
-const steps = { mayGoOn: async () => true, rest: () => delay(50) };
 
 /** The entries of a stock as texts, by petId. */
 type State = ReadonlyMap<bigint, string>;
@@ -103,7 +101,7 @@ describeEachDatabase("the ledger of the stock", (url) => {
     }
     const old = (await ids()).slice(0, 25);
     await age(31 * 24 * hourMs, ...old);
-    await deleteOldChanges(stock.retention, ledgerKeptMs(30), steps);
+    await deleteOldChanges(stock.retention, ledgerKeptMs(30));
     const kept = await readAll();
     expect(kept[0]!.revision).toBe(old.at(-1)! + 1n);
 
@@ -138,11 +136,11 @@ describeEachDatabase("the ledger of the stock", (url) => {
     await stock.store.write([create(1n, 5)]);
     await stock.store.write([same("a", 1n, 5), same("b", 1n, 5), same("c", 1n, 5)]);
     await age(26 * hourMs, -1n, -2n);
-    await deleteOldChanges(stock.retention, ledgerKeptMs(0), steps);
+    await deleteOldChanges(stock.retention, ledgerKeptMs(0));
     await stock.store.write([same("d", 1n, 5)]);
     expect(await ids()).toEqual([-4n, -3n, 1n]);
     await age(26 * hourMs, -4n, -3n);
-    await deleteOldChanges(stock.retention, ledgerKeptMs(0), steps);
+    await deleteOldChanges(stock.retention, ledgerKeptMs(0));
     await stock.store.write([same("e", 1n, 5), same("a", 1n, 5)]);
     expect(await ids()).toEqual([-2n, -1n, 1n]);
     expect(kinds(await stock.store.write([same("a", 1n, 5), same("e", 1n, 5)]))).toEqual(["replayed", "replayed"]);

@@ -1,10 +1,16 @@
-import { setTimeout as delay, setImmediate } from "node:timers/promises";
+import { setImmediate } from "node:timers/promises";
 import type { Outcome } from "../../inventory-svc/stock/change.ts";
-import { deleteOldChanges, ledgerKeptMs } from "../../inventory-svc/stock/cleanup.ts";
+import { ledgerKeptMs } from "../../inventory-svc/stock/cleanup.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "../../inventory-svc/stock/stock-errors.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { describeEachDatabase } from "../support/databases.ts";
-import { failAdjustments, type OpenStock, openMigratedStock, openStock } from "../support/open-stock.ts";
+import {
+  deleteOldChanges,
+  failAdjustments,
+  type OpenStock,
+  openMigratedStock,
+  openStock,
+} from "../support/open-stock.ts";
 import { cleanup } from "../support/processes.ts";
 import { suiteStack } from "../support/stack.ts";
 import {
@@ -96,7 +102,6 @@ describeEachDatabase("adjustments in the database", (url) => {
   });
 
   describe("deletion", () => {
-    const steps = { mayGoOn: async () => true, rest: () => delay(50) };
     const retentionMs = ledgerKeptMs(0);
 
     /** Makes an adjustment of one pet of each of these ages. */
@@ -112,7 +117,7 @@ describeEachDatabase("adjustments in the database", (url) => {
 
     test("adjustments are deleted after 26 hours and not before, and can then be made again", async () => {
       await makeAged(retentionMs + 60_000, retentionMs - 60_000, 0);
-      await deleteOldChanges(stock.retention, retentionMs, steps);
+      await deleteOldChanges(stock.retention, retentionMs);
       expect(await recorded()).toEqual(["1", "2"]);
       expect(kinds(await store.write([adjust("0", 1n, 1), adjust("1", 1n, 1)]))).toEqual(["done", "replayed"]);
       expect(retentionMs).toBe(26 * 60 * 60_000);
@@ -125,7 +130,7 @@ describeEachDatabase("adjustments in the database", (url) => {
       for (const [i, offsetMs] of [-2 * retentionMs, 2 * retentionMs].entries()) {
         clock.mockReturnValue(nowMs + offsetMs);
         await store.write([adjust(`${i}`, 1n, 1)]);
-        await deleteOldChanges(stock.retention, retentionMs, steps);
+        await deleteOldChanges(stock.retention, retentionMs);
       }
       clock.mockRestore();
       expect(await recorded()).toEqual(["0", "1"]);
@@ -165,11 +170,9 @@ describeEachDatabase("adjustments in the database", (url) => {
       await young.db("stock_ledger").decrement("made_at", 2 * retentionMs);
       const failures = [young, ...others].map(({ db }) => failuresOf(db));
       let over = false;
-      const deleting = Promise.all(others.map((each) => deleteOldChanges(each.retention, retentionMs, steps))).finally(
-        () => {
-          over = true;
-        },
-      );
+      const deleting = Promise.all(others.map((each) => deleteOldChanges(each.retention, retentionMs))).finally(() => {
+        over = true;
+      });
       let written = 0;
       while (!over || written < 20) {
         // Some of these are being deleted at this moment: they are replayed or made again, but never an error.

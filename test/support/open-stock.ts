@@ -5,6 +5,7 @@ import { setTimeout } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
+import { ledgerSteps } from "../../inventory-svc/stock/cleanup.ts";
 import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
 import { Retention } from "../../inventory-svc/stock/retention.ts";
 import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
@@ -38,6 +39,11 @@ export function openStock(url: string, options?: DatabaseOptions): OpenStock {
     },
     close: () => db.destroy(),
   };
+}
+
+/** Deletes all old changes from the ledger, with pauses in which writers get in between. */
+export async function deleteOldChanges(retention: Retention, ageMs: number): Promise<void> {
+  for (const step of ledgerSteps(retention, ageMs)) while (await step()) await setTimeout(50);
 }
 
 /** Reads every entry in the order of petId, in pages. */
