@@ -13,7 +13,7 @@ import { LogOutput } from "../runtime/log-output.ts";
 import { type RunningProcess, runProcess, untilReady } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
 import { mutualTls, type OnDenied } from "./access/credentials.ts";
-import { callerOf } from "./access/identities.ts";
+import { actorOf } from "./access/identities.ts";
 import { databaseSetting, inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
 import { createRpcServer } from "./grpc-server.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
@@ -86,7 +86,7 @@ async function start(): Promise<RunningProcess> {
       store,
       history: new StockHistory(db),
       keepsHistory,
-      callerOf: callerOf(config.INVENTORY_TLS_ROLES ?? new Map()),
+      actorOf: actorOf(config.INVENTORY_TLS_ROLES ?? new Map()),
       commits,
       feed,
       lists: new ListFeed(store, entriesPerMessage),

@@ -18,7 +18,7 @@ import { invalid, readGroup, toWireItem } from "./wire.ts";
 export interface ApplyChangesDeps {
   readonly commits: Pick<GroupCommit, "submit">;
   /** Finds the actor of a call by the names in the certificate. */
-  readonly callerOf: (certificateNames: string | undefined) => Actor;
+  readonly actorOf: (certificateNames: string | undefined) => Actor;
   readonly onCall: OnCall;
 }
 
@@ -34,7 +34,7 @@ export async function* applyChanges(
   const startedMs = performance.now();
   const count = groups.reduce((sum, { changes }) => sum + Math.max(changes.length, 1), 0);
   if (count > maxMessageChanges) throw invalid("groups", `must have at most ${maxMessageChanges} changes`);
-  const caller = deps.callerOf(stream.certificateNames);
+  const caller = deps.actorOf(stream.certificateNames);
   const results = groups.map((group) =>
     inSpan("ApplyChanges", serverCall, contextOfCaller(group.traceparent), (span) =>
       applyGroup(group, stream, deps, { caller, span, startedMs }),

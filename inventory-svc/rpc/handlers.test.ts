@@ -31,7 +31,7 @@ describe("the handlers of calls", () => {
       store,
       history: new StockHistory(db),
       keepsHistory: true,
-      callerOf: () => ({ kind: "internal" }),
+      actorOf: () => ({ kind: "internal" }),
       commits: { submit: async ({ changes }) => await store.write(changes) },
       feed: new ChangeFeed((from) => store.changesAfter(from, 10)),
       lists: new ListFeed(store, 10),

@@ -34,7 +34,7 @@ export interface HandlerDeps {
   /** Whether changes of the past may be read. */
   readonly keepsHistory: boolean;
   /** Finds the actor of a call by the names in the certificate. */
-  readonly callerOf: (certificateNames: string | undefined) => Actor;
+  readonly actorOf: (certificateNames: string | undefined) => Actor;
   readonly commits: Pick<GroupCommit, "submit">;
   readonly feed: Pick<ChangeFeed, "follow">;
   readonly lists: Pick<ListFeed, "load">;
@@ -44,8 +44,8 @@ export interface HandlerDeps {
 }
 
 export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
-  const { store, history, keepsHistory, commits, feed, lists, draining, callerOf, onCall } = deps;
-  const originOf = (call: ServerUnaryCall<unknown, unknown>) => ({ actor: callerOf(certificateNames(call)) });
+  const { store, history, keepsHistory, commits, feed, lists, draining, actorOf, onCall } = deps;
+  const originOf = (call: ServerUnaryCall<unknown, unknown>) => ({ actor: actorOf(certificateNames(call)) });
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
     const [outcome] = await commits.submit({ changes: [change], origin: originOf(call) }, wantedBy(call));
     return appliedOrThrow(change, outcome!);

@@ -79,7 +79,7 @@ export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: Clean
 /** Deletes some of what is old. @returns whether there may be more. @throws StockUnavailableError */
 export type CleanupStep = () => Promise<boolean>;
 
-/** Makes the steps that delete old changes from the ledger: one for changes that made a revision, one for the others. */
+/** Makes the steps that delete old changes from the ledger: one for those that made a revision, one for the others. */
 export function ledgerSteps(retention: Pick<Retention, "deleteFromLedger">, ageMs: number): CleanupStep[] {
   return (["revisions", "repeatable"] as const).map((kind) => {
     let after: bigint | undefined;

@@ -53,7 +53,7 @@ export class DatabaseRisks {
     this.#known = risks;
   };
 
-  /** Reads the settings again once a minute, and compares the servers once a second. @returns a function that ends both */
+  /** Reads the settings again each minute, and compares the servers each second. @returns a function that ends both */
   watch(db: Knex): () => void {
     if (isSqlite(db)) return () => {};
     const rereading = setInterval(() => {

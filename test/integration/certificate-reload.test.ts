@@ -59,7 +59,7 @@ describe("new TLS files", () => {
         ...{ store: stock.store, commits, feed, lists, draining },
         history: new StockHistory(stock.db),
         keepsHistory: true,
-        callerOf: () => ({ kind: "internal" }),
+        actorOf: () => ({ kind: "internal" }),
         onCall: () => {},
       }),
       credentials: mutualTls({

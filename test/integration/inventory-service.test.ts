@@ -185,7 +185,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           store: stock.store,
           history: new StockHistory(stock.db),
           keepsHistory: true,
-          callerOf: () => ({ kind: "internal" }),
+          actorOf: () => ({ kind: "internal" }),
           lists: new ListFeed(changing, 1_000),
           commits,
           feed: new ChangeFeed((from) => stock.store.changesAfter(from, 100)),
