@@ -4,7 +4,8 @@ import { type ErrorRequestHandler, type Request, type RequestHandler, type Respo
 import type { Admission } from "./admission/admission.ts";
 import { ApiError } from "./http/api-error.ts";
 import { refuseUnknownParameters } from "./http/query.ts";
-import { pathOf, refuseDuplicates, requestId, takeBody } from "./http/request.ts";
+import { pathOf, refuseDuplicates, requestId } from "./http/request.ts";
+import { takeBody } from "./http/request-body.ts";
 import {
   addCommonHeaders,
   contextOf,

@@ -94,7 +94,8 @@ const maxLevels = 16;
 
 /**
  * Returns the relative way from a path to the root of the API. An absolute one is not known here: an app around us or a
- * proxy before us may have taken away the beginning of the path. So it is `/` only where the path is too deep.
+ * proxy before us may have taken away the beginning of the path. So it is `/` only where the path is unknown or too
+ * deep.
  */
 export function toRoot(path: string): string {
   const levels = path.split("/").length - 2;

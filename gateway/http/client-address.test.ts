@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { collectGarbage } from "../../test/support/garbage.ts";
 import { addressBlock, clientAddressOf } from "./client-address.ts";
 
 const ask = (peer: string | undefined, forwarded?: string) =>
@@ -43,6 +44,25 @@ describe("clients behind a trusted proxy", () => {
     expect(addressOf(ask(proxy))).toBe(proxy);
   });
 });
+
+test("an address that is kept keeps nothing else of its X-Forwarded-For in memory", () => {
+  const addressOf = clientAddressOf(["10.0.0.0/8"]);
+  const [length, before] = [32 * 1024 * 1024, usedBytes()];
+  // V8 makes shorter addresses copies by itself.
+  const addresses = ["203.113.100.100", "[2001:db8::1:2:3]:50001"].map((address) =>
+    addressOf(ask("10.0.0.1", `${"x".repeat(length)}, ${address}`)),
+  );
+  addressOf(ask("10.0.0.1", "192.0.2.1")); // V8 keeps the latest text that matched a pattern
+  const kept = usedBytes() - before;
+  expect(addresses).toEqual(["203.113.100.100", "2001:db8::1:2:3"]);
+  expect(kept).toBeLessThan(length / 2);
+});
+
+function usedBytes(): number {
+  collectGarbage();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
 
 test.each([[[]], [["10.0.0.0/8"]], [["10.0.0.0/8", "::1"]]])(
   "a client without an address is unknown when the trusted proxies are %j",

@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 import proxyaddr from "proxy-addr";
+import { copyOf } from "./copy-of.ts";
 
 /**
  * Creates a function that says whether an address is that of a trusted proxy.
@@ -29,7 +30,7 @@ export function clientAddressOf(trustedProxies: readonly string[]): (request: In
     const peer = peerAddress(request.socket);
     if (isIP(peer) === 0) return peer; // a Unix socket or a client that has left: no setting can trust it
     const address = plain(withoutPort(proxyaddr(request, trust)));
-    return isIP(address) === 0 ? peer : address;
+    return isIP(address) === 0 ? peer : copyOf(address); // the counts of addresses keep it, and not the whole header
   };
 }
 

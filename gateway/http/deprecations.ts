@@ -18,7 +18,7 @@ export interface DeprecationNotice {
 /** By operationId. */
 export type DeprecationNotices = Readonly<Record<string, DeprecationNotice>>;
 
-/** How an operation ends, ready for its responses. */
+/** The announced end of an operation: the headers that tell it, and when the operation is gone. */
 export interface Deprecation {
   /** `Deprecation`, `Sunset` and `Link`, for every response of the operation. */
   readonly headers: HeaderList;

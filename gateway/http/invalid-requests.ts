@@ -8,7 +8,7 @@ import { requestId, tooLargeHead } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
 import { jsonType } from "./respond.ts";
 
-/** What every answer to a request that does not get to its route needs. */
+/** The options of answers to requests that do not get to their route. */
 export interface InvalidRequestOptions {
   /** Idle time after which a connection is closed; above that of the load balancer in front, which must close first. */
   readonly keepAliveTimeoutMs: number;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { parseJson as parseExactly } from "../../test/support/http.ts";
-import { parseJson } from "./json.ts";
+import { checkMediaType, parseJson, postTypes } from "./json.ts";
 
 const parse = (text: string) => parseJson(Buffer.from(text));
 
@@ -9,6 +9,13 @@ function isExactInteger([, whole, fraction, exponent]: readonly [string, string,
   const places = BigInt(fraction.slice(1).length) - BigInt(exponent.slice(1) || 0);
   return places <= 0n || BigInt(whole + fraction.slice(1)) % 10n ** places === 0n;
 }
+
+test("a Content-Type of JSON has at most 256 characters", () => {
+  const check = (length: number) =>
+    checkMediaType({ "content-type": "application/json".padEnd(length, ";") }, postTypes);
+  expect(() => check(256)).not.toThrow();
+  expect(() => check(257)).toThrow(expect.objectContaining({ code: "unsupported_media_type" }));
+});
 
 describe("parseJson", () => {
   test.each([

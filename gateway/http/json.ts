@@ -15,6 +15,9 @@ export const patchTypes: BodyTypes = {
 
 export const postTypes: BodyTypes = { types: ["application/json"], header: "Accept-Post" };
 
+/** The longest `Content-Type` that is read, in characters. */
+const maxContentType = 256;
+
 /**
  * Checks that the headers announce JSON in UTF-8.
  *
@@ -24,7 +27,8 @@ export function checkMediaType(
   { "content-type": contentType = "", "content-encoding": contentEncoding = "identity" }: IncomingHttpHeaders,
   { types, header }: BodyTypes,
 ): void {
-  const [type = "", ...parameters] = contentType.toLowerCase().split(";");
+  const readType = contentType.length <= maxContentType ? contentType : "";
+  const [type = "", ...parameters] = readType.toLowerCase().split(";");
   const isUtf8 = parameters.every((parameter) => {
     const [name, value] = parameter.trim().split("=");
     return name !== "charset" || value?.replaceAll('"', "") === "utf-8";

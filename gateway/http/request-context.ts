@@ -35,7 +35,7 @@ export interface RequestContext {
   operationName: string;
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
   limitHeaders: HeaderList;
-  /** The windows of those headers, where the request is not charged or is held and goes on; else empty. */
+  /** The windows of those headers: filled in for an uncharged request, and for a held one that goes on; else empty. */
   shownWindows: readonly ShownWindow[];
   /** The headers that announce the end of the operation; empty for one that stays. */
   deprecation: HeaderList;
@@ -133,8 +133,8 @@ const writeHead: WriteHead = function (status, reasonOrHeaders, headers) {
 };
 
 /**
- * Middleware of the app around this one, such as `morgan`, `response-time` and sessions, has a `writeHead` of its own
- * (`on-headers`), which takes times and sets cookies. It reads headers from the response only.
+ * Makes a `writeHead` that passes the head on to that of the app's middleware, as headers of the response: it reads no
+ * others. Such middleware (`morgan`, `response-time` and sessions, by `on-headers`) takes times and sets cookies in it.
  */
 function writeHeadBefore(theirs: WriteHead): WriteHead {
   return function (status, reasonOrHeaders, headers) {

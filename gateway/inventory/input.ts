@@ -113,6 +113,9 @@ const tagsRule = 'must be * or a list of ETags in double quotes, such as "r317".
 /** The longest wait that is granted, in seconds. */
 const maxWaitSeconds = 90;
 
+/** The first `wait` among preferences, with its seconds if it is well-formed. */
+const firstWait = /(?:^|,)\s*wait\b(?:\s*=\s*(?:(\d+)|"(\d+)")\s*(?=[;,]|$))?/i;
+
 /**
  * Reads how long a request prefers to wait for a change. Of several preferences for it the first one counts.
  *
@@ -120,11 +123,9 @@ const maxWaitSeconds = 90;
  * @returns whole seconds, 0 to 90; undefined without the preference, and for one that is malformed (RFC 7240)
  */
 export function readWait(prefer: string | string[] | undefined): number | undefined {
-  const wait = String(prefer ?? "")
-    .split(",")
-    .find((preference) => /^wait\b/i.test(preference.trim()));
-  const seconds = /^wait\s*=\s*(?:(\d+)|"(\d+)")\s*(?:;|$)/i.exec(wait?.trim() ?? "");
-  return seconds ? Math.min(Number(seconds[1] ?? seconds[2]), maxWaitSeconds) : undefined;
+  const [, bare, quoted] = firstWait.exec(String(prefer ?? "")) ?? [];
+  const seconds = bare ?? quoted;
+  return seconds === undefined ? undefined : Math.min(Number(seconds), maxWaitSeconds);
 }
 
 /** What a caller asks for to be done to an entry. */
@@ -167,7 +168,7 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
 
 /**
  * Makes the fingerprint that tells a repeat from any other request with the same key, also of another operation. The
- * ledger keeps it: in another form, the repeats of what was made before would get 422.
+ * ledger keeps it, so its form must not change: repeats of earlier requests would get 422.
  */
 export function fingerprintOf(operation: string, asked: readonly (AskedUpdate | AskedAdjustment)[]): string {
   const parts = asked.map(({ petId, precondition, reason, ...change }) => {

@@ -25,7 +25,7 @@ export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"
   readonly arrivedMs: number;
 }
 
-/** Whom changes are for, and what makes them happen once. */
+/** The identity of a request: the account and API key of its caller, its id, and its idempotency key if it has one. */
 export type RequestIdentity = Pick<ChangeRequest, "idempotencyKey" | "author" | "originRequestId">;
 
 export interface StockClient extends StockSource {

@@ -108,7 +108,7 @@ describe("the request to the upstream", () => {
     const encoded = key.replace("_", "%5f");
     const twice = key.replaceAll("s", "%2573");
     client.write(
-      `GET /v1/pets/7?key=${key}&a=1&${encoded}=1&k=${twice}&k=${anotherKey} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n` +
+      `GET /v1/pets/7?key=${key}&a=1&${encoded}=1&k=${twice}&k=%zz%ff${encoded}&k=${anotherKey} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n` +
         `User-Agent: ${key}\r\nPrefer: a="http://x/?k=${encoded}"\r\n` +
         "Expect: 100-continue\r\nContent-Length: 9\r\nConnection: close\r\n\r\nthe-body!",
     );

@@ -13,7 +13,8 @@ const checksumLength = 6;
 /** The form of the env, the part of a key that names its deployment, as `live` or `test`. */
 export const keyEnvPattern = /^[a-z0-9]{1,16}$/;
 const keyPattern = /^ps_[a-z0-9]{1,16}_[0-9A-Za-z]{38}$/;
-const shortestKey = "ps_".length + 1 + "_".length + randomLength + proofLength + checksumLength;
+/** The length of the shortest key. */
+export const shortestKey = "ps_".length + 1 + "_".length + randomLength + proofLength + checksumLength;
 const longestKey = shortestKey + 15;
 
 /** What is stored of a key. */
@@ -58,8 +59,8 @@ export function holdsKey(text: string): boolean {
 }
 
 /**
- * Makes a function that gives the hash of a key that was made under one of these peppers, by that pepper. It returns
- * undefined for any other text, such as a made-up key: no look-up can find it.
+ * Makes a function that finds which of these peppers a key was made under, and returns the key's hash under it. It
+ * returns undefined for any other text, such as a made-up key: no look-up can find it.
  */
 export function ownKeyHash(peppers: readonly string[]): (token: string) => Buffer | undefined {
   const secrets = peppers.map((pepper) => ({ pepper, proofSecret: derive(pepper, "proof") }));

@@ -16,7 +16,7 @@ export function getRateLimit({ admission, now }: RateLimitOptions): RequestHandl
   return async (request, response) => {
     const context = contextOf(response);
     const { principal, shownWindows } = context; // as its headers have them
-    if (hasWaited(response)) await admission.reverifyKey(context); // for the shared counts, or in a freeze
+    if (hasWaited(response)) await admission.reverifyKey(context); // it waited for Redis, or the process was frozen
     const { plan, keyId, scopes: held, expiresAtMs, bannedUntilMs } = principal!;
     const body = {
       plan,

@@ -1,18 +1,17 @@
 /** POST /keys/rotate: gives a caller a new key in place of its own. */
 import type { Request, RequestHandler } from "express";
 import type { AccountGuard } from "../../admission/account-guard.ts";
-import type { Admission } from "../../admission/admission.ts";
 import { invalidKey, unavailable } from "../../admission/admission-errors.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { checkMediaType, parseJson, postTypes } from "../../http/json.ts";
-import { noneNamed, readBody } from "../../http/request.ts";
+import { noneNamed } from "../../http/request.ts";
+import { readWholeBody, type WholeBodyOptions } from "../../http/request-body.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import { createKey, storedKey } from "../keys/key-format.ts";
 import type { RotatedKey, Rotation, RotationRefusal } from "../keys/key-rotation.ts";
 
-export interface RotateKeyOptions {
-  readonly admission: Pick<Admission, "reverifyCaller">;
+export interface RotateKeyOptions extends WholeBodyOptions {
   readonly rotate: (rotation: Rotation) => Promise<RotatedKey | RotationRefusal>;
   /** Limits the rotations of a family. */
   readonly guard: AccountGuard;
@@ -22,8 +21,6 @@ export interface RotateKeyOptions {
   readonly pepper: string;
   /** The env in the new keys. */
   readonly keyEnv: string;
-  /** How long the body may take to arrive. */
-  readonly bodyTimeoutMs: number;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -33,12 +30,10 @@ const defaultGraceSeconds = 86_400;
 
 /** The answer is the only place where the new key is ever shown. */
 export function rotateOwnKey(options: RotateKeyOptions): RequestHandler {
-  const { admission, rotate, guard, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
+  const { rotate, guard, onRotated, pepper, keyEnv, now } = options;
   return async (request, response) => {
     const context = contextOf(response);
-    const isWhole = request.complete;
-    const body = await readBody(request, bodyTimeoutMs);
-    if (!isWhole) await admission.reverifyCaller(context);
+    const { body } = await readWholeBody(request, response, options);
     const graceMs = readGraceSeconds(request, body) * 1_000;
     const { keyId: oldId, familyId: oldFamilyId } = context.principal!;
     await guard.admit(context, oldFamilyId);

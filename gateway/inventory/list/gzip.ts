@@ -16,7 +16,10 @@ export interface DeflatedBlock {
 /** A higher level than the fastest makes a list clearly smaller for little more work. */
 const level = 6;
 
-/** At most four deflations at once: zlib has four threads, and takes 256 KiB for each block from the call on. */
+/**
+ * At most four deflations at once: Node's pool has four threads by default, and zlib takes 256 KiB for each block from
+ * the call on.
+ */
 const lanes: Promise<unknown>[] = Array.from({ length: 4 }, () => Promise.resolve());
 let calls = 0;
 

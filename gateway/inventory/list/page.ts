@@ -26,7 +26,7 @@ export interface ListPage {
   readonly plain: () => Body;
   /** The JSON array as gzip. Chunks that lie whole within the page are deflated once for all pages. */
   readonly gzip: () => Promise<Body>;
-  /** The petId of its last entry; undefined when no entry follows. */
+  /** The petId after which the next page begins; undefined when no entry follows. */
   readonly last: bigint | undefined;
 }
 
@@ -72,7 +72,7 @@ function lastOf({ chunk, to }: Slice): bigint {
   return chunk.petIds[last]!;
 }
 
-/** Each entry has a comma before it. The bracket stands for that of the first one. */
+/** The bytes of the slices without the first comma, in whose place the opening bracket stands. */
 function viewsOf(slices: readonly Slice[]): Buffer[] {
   return slices.map(({ chunk: { json, offsets }, from, to }, i) => {
     return json.subarray(offsets[from]! + (i === 0 ? 1 : 0), offsets[to]);

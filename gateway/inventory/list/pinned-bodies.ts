@@ -30,7 +30,7 @@ export class PinnedBodies {
    *
    * @param accountId of the reader
    * @param cutOff ends the response
-   * @returns releases the body; to be called when the response is over
+   * @returns a function that releases the body; to be called when the response is over
    */
   pin(body: Body, accountId: string, cutOff: () => void): () => void {
     const isNew = ![...this.#accounts.values()].some(({ readers }) => readers.has(body));

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { ROOT_CONTEXT, context as traces } from "@opentelemetry/api";
 import type { Admission } from "../../admission/admission.ts";
 import type { ApiError } from "../../http/api-error.ts";
+import { copyOf } from "../../http/copy-of.ts";
 import { contextOf, type HeaderList, type RequestContext } from "../../http/request-context.ts";
 import { Shares } from "../../http/shares.ts";
 import { readWait } from "../input.ts";
@@ -81,7 +82,8 @@ export class LongPolls {
    * check.
    *
    * @returns the header that says that the wait was granted; none for a request that asks for no wait or cannot be held
-   * @throws ApiError when its caller has lost the key or was banned; what the check before the wait throws
+   * @throws ApiError when its caller has lost the key, was banned or cannot be looked up; what the check before the
+   *   wait throws
    */
   holdUntilChange(request: IncomingMessage, response: ServerResponse, awaited: Awaited): Promise<HeaderList> {
     const seconds = readWait(request.headers.prefer);
@@ -208,7 +210,6 @@ function forgetHead(
   context: RequestContext,
 ) {
   context.token = copyOf(context.token);
-  context.clientAddress = copyOf(context.clientAddress);
   request.rawHeaders = [];
   request.headers = {};
   request.url = copyOf(request.url!.split("?", 1)[0]!);
@@ -219,9 +220,4 @@ function forgetHead(
 /** Whether a request has a body, which could go on arriving while the request is held. No read needs one. */
 function hasBody({ headers }: IncomingMessage): boolean {
   return Number(headers["content-length"] ?? 0) > 0 || headers["transfer-encoding"] !== undefined;
-}
-
-/** A text of its own: a part of a text would keep the whole in memory. */
-function copyOf(text: string): string {
-  return Buffer.from(text, "latin1").toString("latin1");
 }

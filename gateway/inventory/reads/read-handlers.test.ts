@@ -1,19 +1,17 @@
 import { once } from "node:events";
-import { createServer } from "node:http";
-import { type AddressInfo, connect, type Socket } from "node:net";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
+import { createServer, IncomingMessage, ServerResponse } from "node:http";
+import { type AddressInfo, connect, Socket } from "node:net";
 import type { Request, Response } from "express";
+import { collectGarbage } from "../../../test/support/garbage.ts";
 import { suiteStack } from "../../../test/support/stack.ts";
+import { ApiError } from "../../http/api-error.ts";
 import { type RequestContext, setContext } from "../../http/request-context.ts";
 import { PinnedBodies } from "../list/pinned-bodies.ts";
 import { type Body, Snapshot } from "../list/snapshot.ts";
-import { listInventory } from "./read-handlers.ts";
+import { LongPolls } from "./long-polls.ts";
+import { getInventoryItem, listInventory, listInventoryChanges } from "./read-handlers.ts";
 
 const stack = suiteStack();
-
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
 
 /** Serves the list to one client. @returns its response, and the handling of it */
 async function serveList(
@@ -67,3 +65,24 @@ test("a client that takes its compressed list slowly keeps what is sent alive, a
   collectGarbage();
   expect(made[0]!.deref()).toBeUndefined();
 });
+
+test.each([
+  ["an entry", getInventoryItem, "/1"],
+  ["changes", listInventoryChanges, "/?since=12345678-1"],
+] as const)(
+  "a wait for %s that fails before it begins is 401 for a key revoked meanwhile",
+  async (_what, handle, url) => {
+    const readFresh = () => Promise.reject(new ApiError("timeout"));
+    const list = { readFresh, changesSince: readFresh, last: undefined, onChange: () => {} };
+    const reverifyCaller = () => Promise.reject(new ApiError("invalid_api_key"));
+    const admission = { isKeyGood: () => false, reverifyCaller, readmit: reverifyCaller };
+    const longPolls = new LongPolls({ list, max: 1, admission });
+    const handler = handle({ list, admission, longPolls, pinnedBodies: new PinnedBodies(0), stallTimeoutMs: 10_000 });
+    const request = Object.assign(new IncomingMessage(new Socket()), { url, params: { petId: "1" } });
+    request.headers = { prefer: "wait=60", "if-none-match": "*" };
+    const response = new ServerResponse(request);
+    setContext(response, { arrivedMs: performance.now() - 3_000, principal: { accountId: "acme" } } as RequestContext);
+    const answered = handler(request as unknown as Request, response as unknown as Response, () => {});
+    await expect(answered).rejects.toMatchObject({ code: "invalid_api_key" });
+  },
+);

@@ -38,15 +38,14 @@ export function readListSelection(request: IncomingMessage): ListSelection | und
 }
 
 function readPetIds(text: string): bigint[] {
-  const petIds = new Set<bigint>();
-  for (const part of text.split(",")) {
+  const parts = new Set(text.split(",")); // a petId has one form
+  if (parts.size > maxPetIds) throw invalid(`petIds may name at most ${maxPetIds} entries.`);
+  const petIds = Array.from(parts, (part) => {
     const petId = parsePetId(part);
-    if (petId === undefined)
-      throw invalid("petIds must be int64s in decimal, comma-separated without blanks, as in petIds=42,1001.");
-    petIds.add(petId);
-  }
-  if (petIds.size > maxPetIds) throw invalid(`petIds may name at most ${maxPetIds} entries.`);
-  return [...petIds].sort((a, b) => (a < b ? -1 : 1));
+    if (petId !== undefined) return petId;
+    throw invalid("petIds must be int64s in decimal, comma-separated without blanks, as in petIds=42,1001.");
+  });
+  return petIds.sort((a, b) => (a < b ? -1 : 1));
 }
 
 function readAfter(text: string | undefined): bigint {

@@ -9,7 +9,7 @@ import { suiteStack } from "../../../test/support/stack.ts";
 import { until } from "../../../test/support/until.ts";
 import { AccountGuard, keyedUpdateLimit } from "../../admission/account-guard.ts";
 import { ApiError } from "../../http/api-error.ts";
-import { takeBody } from "../../http/request.ts";
+import { takeBody } from "../../http/request-body.ts";
 import { type RequestContext, setContext } from "../../http/request-context.ts";
 import { writeError } from "../../http/respond.ts";
 import { bulkUpdateInventory, type UpdateInventoryOptions } from "./update-handlers.ts";

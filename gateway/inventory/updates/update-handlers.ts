@@ -7,7 +7,7 @@ import type { Admission } from "../../admission/admission.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { checkMediaType, patchTypes, postTypes } from "../../http/json.ts";
 import { leaveIsKnown } from "../../http/leaving-clients.ts";
-import { readBody } from "../../http/request.ts";
+import { readWholeBody, type WholeBodyOptions } from "../../http/request-body.ts";
 import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import {
@@ -23,14 +23,12 @@ import { entryEtag, renderItem } from "../list/chunk.ts";
 import type { RequestIdentity, StockClient, UpdateCaller } from "../stock-client.ts";
 import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 
-export interface UpdateInventoryOptions {
+export interface UpdateInventoryOptions extends WholeBodyOptions {
   readonly stock: Pick<StockClient, "update">;
   /** Looks again at an API key that may have been revoked since its request began. */
   readonly admission: Pick<Admission, "isKeyGood" | "reverifyCaller">;
   /** Limits the entries that an account updates with an Idempotency-Key. */
   readonly keyedUpdates: AccountGuard;
-  /** How long the body may take to arrive. */
-  readonly bodyTimeoutMs: number;
 }
 
 export interface AdjustInventoryOptions extends Omit<UpdateInventoryOptions, "stock"> {
@@ -92,24 +90,13 @@ export function adjustInventory(options: AdjustInventoryOptions): RequestHandler
   };
 }
 
-/**
- * Reads the body. A slow body is the client's own delay: the deadline counts from when it is complete, and the API key
- * is looked at again then.
- */
 async function readBodyAndCaller(
   request: Request,
   response: Response,
-  { admission, bodyTimeoutMs }: Pick<UpdateInventoryOptions, "admission" | "bodyTimeoutMs">,
+  options: Pick<UpdateInventoryOptions, "admission" | "bodyTimeoutMs">,
 ): Promise<{ readonly body: Buffer; readonly caller: UpdateCaller }> {
-  const context = contextOf(response);
-  const isWhole = request.complete;
-  const body = await readBody(request, bodyTimeoutMs);
-  const arrivedMs = isWhole ? context.arrivedMs : performance.now();
-  if (!isWhole) {
-    await admission.reverifyCaller(context);
-    if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
-  }
-  return { body, caller: callerOf(request, response, admission, arrivedMs) };
+  const { body, arrivedMs } = await readWholeBody(request, response, options);
+  return { body, caller: callerOf(request, response, options.admission, arrivedMs) };
 }
 
 /** The caller of a request. Its API key is looked at before each further attempt: a revoked one must not write. */
@@ -124,8 +111,8 @@ function callerOf(
   const isHere = () => !response.destroyed && (isSeen || !request.socket.readableEnded);
   return {
     arrivedMs,
-    // A half-closed client may have left. `mayRetry` finds out before a send: after a freeze, only the half-close shows
-    // it.
+    // A client that has ended its side may have left; after a freeze nothing else shows that. So its changes are not
+    // sent until `mayRetry` has made sure that it is still there.
     isWanted: () => isHere() && (!hasWaited(response) || admission.isKeyGood(context)),
     mayRetry: async () => {
       context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread
@@ -164,7 +151,7 @@ async function chargeKeyed(
   await keyedUpdates.admit(context, context.principal!.accountId, entries);
 }
 
-/** Whom the changes of a request are for, and what makes them happen once if it has a key. */
+/** The identity of a request for changes; with a key, also the fingerprint of what it asks for. */
 function identityOf(
   response: Response,
   idempotencyKey: string | undefined,
