@@ -89,7 +89,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const { observer } = base;
   const closing = new AbortController();
 
-  const { stock, list } = openStock(base); // first, because TLS files that cannot be used are an error
+  const { stock, list } = openStock(base); // first: it throws for unusable TLS files, and nothing is open yet
   const keys = openKeys(base, peppers);
   const limits = openLimits(base, keys);
   const longPolls = new LongPolls({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });

@@ -18,7 +18,7 @@ import { MemoryWindows } from "./limits/memory-windows.ts";
 import { windowsFor } from "./limits/windows.ts";
 import type { Observer } from "./observability/requests.ts";
 
-/** What every part of the gateway uses. */
+/** The configuration, log, clock and observer that every part of the gateway is made with. */
 export interface Base {
   readonly config: GatewayConfig;
   readonly log: Logger;
@@ -100,7 +100,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
     authenticator: keys.authenticator,
     onUse: keys.usage.used,
     limiter: shared.limiter,
-    accountGuard: shared.guards.ownAccount,
+    ownAccountGuard: shared.guards.ownAccount,
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
     windowsFor: windowsFor(config.PLAN_LIMITS),
     strikes,

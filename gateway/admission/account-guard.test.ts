@@ -1,3 +1,4 @@
+import { RateLimiterRes } from "rate-limiter-flexible";
 import { AccountGuard, GuardMemory, keyedUpdateLimit, ownAccountLimit, rotationLimit } from "./account-guard.ts";
 
 const { jest } = import.meta;
@@ -40,4 +41,31 @@ test("large requests at once that a guard in memory refuses take nothing from sm
   const guard = new AccountGuard(keyedUpdateLimit(150), new GuardMemory(keyedUpdateLimit(150)), () => {});
   const decisions = await Promise.all([100, 100, 50].map((cost) => guard.charge("a", cost)));
   expect(decisions.map(({ admitted }) => admitted)).toEqual([true, false, true]);
+});
+
+test("an id with nothing left is refused for a minute without Redis, and never after its window", async () => {
+  const charged: number[] = [];
+  let nowMs = 1_000;
+  jest.spyOn(performance, "now").mockImplementation(() => nowMs);
+  for (const [leftMs, rememberedMs] of [
+    [86_400_000, 60_000],
+    [20_000, 19_999],
+  ] as const) {
+    charged.length = 0;
+    const limiter = new GuardMemory(keyedUpdateLimit(1));
+    limiter.consume = async () => {
+      charged.push(nowMs);
+      throw new RateLimiterRes(0, leftMs, 2, false);
+    };
+    const guard = new AccountGuard(keyedUpdateLimit(1), limiter, () => {});
+    const startedMs = nowMs;
+    const endsMs: number[] = [];
+    for (const afterMs of [0, 1, rememberedMs, rememberedMs + 1]) {
+      nowMs = startedMs + afterMs;
+      const { states, nowMs: decidedMs } = await guard.charge("a");
+      endsMs.push(Math.round(nowMs + states[0]!.resetAtMs - decidedMs) - startedMs);
+    }
+    expect(charged).toEqual([startedMs, startedMs + rememberedMs + 1]);
+    expect(endsMs).toEqual([leftMs, leftMs, leftMs, rememberedMs + 1 + leftMs]);
+  }
 });

@@ -10,7 +10,7 @@ import { overLimit } from "./admission-errors.ts";
 export interface GuardLimit {
   readonly points: number;
   readonly duration: 60 | 86_400;
-  /** Its name on Redis; without `petstore:` that of its window in the limit headers. */
+  /** The beginning of its keys on Redis; without `petstore:`, the name of its window in the limit headers. */
   readonly keyPrefix: `petstore:${string}`;
 }
 
@@ -55,7 +55,7 @@ end
 return { consumed, ttl > 0 and ttl or 1000 * ARGV[2] }
 `;
 
-/** Does the same in the memory of this process. */
+/** A limiter with the rule of `guardScript`, in the memory of this process. */
 export class GuardMemory extends RateLimiterMemory {
   /** Resolves when the charge before has been made: nothing may come between a look at the points and their charge. */
   #last: Promise<unknown> = Promise.resolve();
@@ -76,18 +76,11 @@ export class GuardMemory extends RateLimiterMemory {
   }
 }
 
-/** Ids of which a guard remembers that nothing is left. Redis is asked about others. */
+/** Maximum ids of which a guard remembers that nothing is left. Redis is asked about the others. */
 const maxExhausted = 10_000;
 
 /** How long that is remembered at most: after an outage, Redis may have points left for the id. */
 const maxExhaustedMs = 60_000;
-
-/** Times by `performance.now()`. */
-interface Exhausted {
-  /** The end of the time for which it is remembered. */
-  readonly untilMs: number;
-  readonly windowEndMs: number;
-}
 
 /**
  * Counts with rate-limiter-flexible, in one window for each id. The times of its decisions go by `Date.now`, as the
@@ -96,8 +89,8 @@ interface Exhausted {
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
   readonly #onThrottled: (plan: PlanName) => void;
-  /** The ids that are refused without Redis, because they have no point left. */
-  readonly #exhausted = new LRUCache<string, Exhausted>({ max: maxExhausted });
+  /** The ids that are refused without Redis, and when their windows end, by `performance.now()`. */
+  readonly #exhausted = new LRUCache<string, number>({ max: maxExhausted, ttl: maxExhaustedMs, ttlResolution: 0 });
   /** The one window that each id has. */
   readonly windows: readonly Window[];
 
@@ -133,11 +126,8 @@ export class AccountGuard {
    */
   async charge(id: string, cost = 1): Promise<Decision> {
     const window = this.windows[0]!;
-    const startedMs = performance.now();
-    const exhausted = this.#exhausted.get(id);
-    if (exhausted && exhausted.untilMs > startedMs) {
-      return decision(window, false, new RateLimiterRes(0, exhausted.windowEndMs - startedMs));
-    }
+    const exhaustedMs = (this.#exhausted.get(id) ?? 0) - performance.now();
+    if (exhaustedMs > 0) return decision(window, false, new RateLimiterRes(0, exhaustedMs));
     try {
       return decision(window, true, await this.#limiter.consume(id, cost));
     } catch (cause) {
@@ -146,12 +136,7 @@ export class AccountGuard {
       // A smaller request may fit where a larger one is refused. A gateway without Redis has spent only its share, so
       // the account is not exhausted.
       const isExhausted = cost === 1 && denial.consumedPoints > window.limit;
-      if (isExhausted) {
-        const leftMs = denied.states[0]!.resetAtMs - denied.nowMs;
-        const nowMs = performance.now();
-        const untilMs = nowMs + Math.min(leftMs, maxExhaustedMs);
-        this.#exhausted.set(id, { untilMs, windowEndMs: nowMs + leftMs });
-      }
+      if (isExhausted) this.#exhausted.set(id, performance.now() + denied.states[0]!.resetAtMs - denied.nowMs);
       return denied;
     }
   }

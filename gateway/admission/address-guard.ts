@@ -1,4 +1,4 @@
-/** Limits the requests without a valid key, by the address they come from. */
+/** Limits requests by the address they come from: those without a valid key, and those for the documentation. */
 import { addressBlock } from "../http/client-address.ts";
 import type { HeaderList } from "../http/request-context.ts";
 import { MemoryWindows } from "../limits/memory-windows.ts";

@@ -51,7 +51,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     onUse: ({ keyId }, use) => used.push(`${keyId} ${use}`),
     limiter,
     windowsFor: windowsFor({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
-    accountGuard: new AccountGuard(ownAccountLimit, new RateLimiterMemory(ownAccountLimit), () =>
+    ownAccountGuard: new AccountGuard(ownAccountLimit, new RateLimiterMemory(ownAccountLimit), () =>
       reasons.push("account"),
     ),
     guardPerMinute,

@@ -30,7 +30,7 @@ export interface AdmissionOptions {
   readonly limiter: Limiter;
   readonly windowsFor: (principal: Principal) => readonly Window[];
   /** Limits the operations that are not charged to the account. */
-  readonly accountGuard: AccountGuard;
+  readonly ownAccountGuard: AccountGuard;
   /** Requests without a valid key that an address has in a minute. */
   readonly guardPerMinute: number;
   /** Counts the strikes of families of keys; too many bring a ban. */
@@ -48,7 +48,7 @@ export type Use = "served" | "refused" | "uncharged";
 export interface OperationAccess {
   /** Null where any valid key will do. */
   readonly scope: Scope | null;
-  /** True for operations that cost no quota and also serve banned keys; `accountGuard` limits them. */
+  /** True for operations that cost no quota and also serve banned keys; `ownAccountGuard` limits them. */
   readonly isUncharged?: boolean;
   /**
    * Prefetch, which runs in parallel with the decision about the limits; the handler finds its promise in
@@ -99,7 +99,7 @@ export interface Admission {
 
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
-  const { authenticator, onUse, limiter, windowsFor, accountGuard, strikes, onThrottled, now } = options;
+  const { authenticator, onUse, limiter, windowsFor, ownAccountGuard, strikes, onThrottled, now } = options;
   const guard = new AddressGuard("without a valid key", options.guardPerMinute, now);
   const docsGuard = new AddressGuard("for documents", docsPerMinute, now);
 
@@ -161,7 +161,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Charges the guard of the account alone; its 429s are no strikes. @throws ApiError rate_limit_exceeded */
   async function admitUncharged(context: RequestContext, principal: Principal) {
     onUse(principal, "uncharged");
-    await accountGuard.admit(context, principal.accountId);
+    await ownAccountGuard.admit(context, principal.accountId);
     await showLimits(context, principal);
   }
 
@@ -223,9 +223,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return cause;
   }
 
-  /**
-   * Refuses an address. Its connection closes, so that it holds none; that of a proxy, which serves many, stays open.
-   */
+  /** Refuses an address. A refused client keeps no connection, but a proxy keeps its own, which serves many clients. */
   function refuseAddress(socket: Socket, context: RequestContext, by: AddressGuard, decision: Decision): ApiError {
     context.limitHeaders = limitHeaders(by.windows, decision);
     onThrottled("none", "address");

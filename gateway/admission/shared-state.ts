@@ -139,7 +139,7 @@ export function localState(options: SharedStateOptions): SharedState {
   };
 }
 
-/** @param limiterOf makes what counts by a limit; `alone` counts this gateway's share of it in memory */
+/** @param limiterOf makes the limiter of a limit; `alone` is that in memory, which counts this gateway's share */
 function guardsOf(
   { gateways, keyedUpdatesPerDay, onThrottled }: SharedStateOptions,
   limiterOf: (limit: GuardLimit, alone: GuardMemory) => GuardMemory | RateLimiterRedis,

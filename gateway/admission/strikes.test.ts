@@ -91,6 +91,24 @@ describe("strikes", () => {
     expect(found).toEqual([]);
   });
 
+  test("leaves out those of the second after a 429 whose wait ends before the one told until now", () => {
+    const { found, throttle } = strikesOf(30);
+    throttle("k", 0, 360 * minute); // the day is spent; then a higher plan, or a Redis that is back, has some left
+    const minuteEndMs = 61 * minute;
+    const throttleInMinute = (atMs: number) => throttle("k", atMs, minuteEndMs - atMs);
+    for (let i = 0; i < 1_000; i++) throttleInMinute(60 * minute + i);
+    expect(found).toEqual([]);
+    for (let i = 0; i < 29; i++) throttleInMinute(60 * minute + second + i);
+    expect(found).toEqual(["k"]);
+  });
+
+  test("counts on within a wait whose end is told half a second earlier", () => {
+    const { found, throttle } = strikesOf(30);
+    throttle("k", 0, minute);
+    for (let i = 0; i < 29; i++) throttle("k", second + i, minute - second - i - (i < 10 ? 0 : second / 2));
+    expect(found).toEqual(["k"]);
+  });
+
   test("goes on when the clock is set back by an hour", () => {
     const { found, throttle } = strikesOf(30);
     throttle("k", 60 * minute);

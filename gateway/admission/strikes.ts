@@ -20,7 +20,7 @@ export type ShareStrikes = (strikes: ReadonlyMap<string, number>, tooMany: numbe
 export interface StrikesOptions {
   /** The count within a minute from which a family of keys has too many strikes. */
   readonly tooMany: number;
-  /** Gets a family of keys that has too many strikes. Resolves when it has done what it does, and never rejects. */
+  /** Gets a family of keys that has too many strikes. Resolves when it has dealt with the family, and never rejects. */
   readonly onTooMany: (familyId: string) => Promise<void>;
   /** Undefined for a gateway without Redis. */
   readonly share?: ShareStrikes | undefined;
@@ -67,9 +67,11 @@ export class Strikes {
     const { tooMany, share, now } = this.#options;
     const nowMs = now();
     const entry = this.#entryOf(familyId, nowMs);
-    if (nowMs >= entry.untilMs) {
+    const untilMs = nowMs + waitMs;
+    // An earlier end, by more than clocks differ: that wait was cut short by a higher limit, or by the return of Redis.
+    if (nowMs >= entry.untilMs || untilMs < entry.untilMs - underWayMs) {
       entry.toldAtMs = nowMs;
-      entry.untilMs = nowMs + waitMs;
+      entry.untilMs = untilMs;
     } else if (nowMs < entry.toldAtMs + underWayMs) {
       return;
     }

@@ -1,7 +1,7 @@
 /**
  * `charge` of `limit-rule.ts` in Lua, for Redis: the same rule said twice, which the test beside this file compares.
  */
-import { lengthsMs } from "./limit-rule.ts";
+import { type ChargeAnswer, type CountReport, lengthsMs } from "./limit-rule.ts";
 
 /**
  * Merges the reports of one gateway about many accounts, as `charge` in `limit-rule.ts` does for one. It goes by the
@@ -75,3 +75,18 @@ for i = 1, #KEYS do
 end
 return answer
 `;
+
+/** Lists the arguments of one account for a call of the script. @param phaseMs of the account */
+export function argumentsOf({ gateway, wanted, limits, counts }: CountReport, phaseMs: number): (string | number)[] {
+  const ofWindows = counts.flatMap(({ index, own, alone, synced, others }, w) => {
+    return [limits[w]!, index, own, alone, synced, others];
+  });
+  return [gateway, phaseMs, wanted, ...ofWindows];
+}
+
+/** Reads what the script has answered about one account. @param account its place among the keys of the call */
+export function answerOf(numbers: readonly number[], account: number): ChargeAnswer {
+  const at = 1 + account * (1 + 2 * lengthsMs.length);
+  const windows = lengthsMs.map((_, w) => ({ others: numbers[at + 2 * w + 1]!, charged: numbers[at + 2 * w + 2]! }));
+  return { admitted: numbers[at]!, windows };
+}

@@ -69,11 +69,10 @@ class Deployment {
 
   /** A call that nothing happens to. @returns how many of its requests were admitted */
   call(gateway: number, wanted: number): number {
-    const { admitted, windows: answered } = this.execute(this.report(gateway, wanted));
-    const flat = answered.flatMap(({ others, charged }) => [others, charged]);
-    this.gateways[gateway]!.learn(this.countsOf(gateway), this.nowMs, admitted, flat, 0);
-    this.admitted += admitted;
-    return admitted;
+    const answer = this.execute(this.report(gateway, wanted));
+    this.gateways[gateway]!.learn(this.countsOf(gateway), this.nowMs, answer);
+    this.admitted += answer.admitted;
+    return answer.admitted;
   }
 
   /** Requests that a gateway decides about without Redis. @returns how many were admitted */

@@ -56,8 +56,8 @@ export function renew(count: Count, index: number): void {
   count.others = 0;
 }
 
-/** Notes an answer of Redis about one window. */
-export function learn(count: Count, index: number, admitted: number, others: number, charged: number): void {
+/** Notes what Redis has charged in one window, and how many requests it has admitted. */
+export function learn(count: Count, index: number, admitted: number, { others, charged }: Charges): void {
   renew(count, index);
   count.own += admitted;
   count.alone = 0;
@@ -90,12 +90,16 @@ export interface CountReport {
   readonly counts: readonly Readonly<Count>[];
 }
 
-/**
- * What Redis answers: how many wanted requests it admits, and for each window the charges of others and of this one.
- */
+/** Requests that are charged in one window to all other gateways, and to the one that has asked. */
+export interface Charges {
+  readonly others: number;
+  readonly charged: number;
+}
+
+/** What Redis answers: how many of the wanted requests it admits, and the charges in each window. */
 export interface ChargeAnswer {
   readonly admitted: number;
-  readonly windows: readonly { readonly others: number; readonly charged: number }[];
+  readonly windows: readonly Charges[];
 }
 
 /**

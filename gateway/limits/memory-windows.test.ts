@@ -1,4 +1,4 @@
-import { phaseOf } from "./limit-rule.ts";
+import { type ChargeAnswer, type Charges, phaseOf } from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import type { Decision, WindowsNow } from "./windows.ts";
 import { quotaWindows } from "./windows.ts";
@@ -25,6 +25,8 @@ function setUp({ gateways = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {
 }
 
 const left = ({ states }: WindowsNow) => states.map(({ remaining }) => remaining);
+/** An answer of Redis that has charged the same in both windows. */
+const answerOf = (admitted: number, charges: Charges): ChargeAnswer => ({ admitted, windows: [charges, charges] });
 const admitted = (decisions: readonly Decision[]) => decisions.map((decision) => decision.admitted);
 
 test("a step of this machine's clock begins no window again once Redis has told its time", () => {
@@ -87,7 +89,7 @@ test("a plan with lower limits keeps what was used and leaves nothing below zero
 
 test("a gateway without Redis admits its share of what was left when it last heard of the others", () => {
   const { memory, ask, clock } = setUp({ gateways: 3, perMinute: 60, perDay: 1_000 });
-  memory.learn(memory.countsOf(id), clock.nowMs, 10, [30, 10, 30, 10], 0);
+  memory.learn(memory.countsOf(id), clock.nowMs, answerOf(10, { others: 30, charged: 10 }));
   const decisions = Array.from({ length: 20 }, () => ask());
   expect(admitted(decisions).filter(Boolean)).toHaveLength(7); // a third of the 20 left, rounded up
   expect(decisions.at(-1)!.states[0]).toMatchObject({ used: 47, remaining: 0 });
@@ -112,7 +114,7 @@ test("beyond the bound on memory, accounts of past days are forgotten before tho
     const { memory, ask, clock } = setUp({ maxAccounts: 2 });
     const use = (account: string) => {
       if (isAlone) ask(account);
-      else memory.learn(memory.countsOf(account), clock.nowMs, 1, [0, 1, 0, 1], 0);
+      else memory.learn(memory.countsOf(account), clock.nowMs, answerOf(1, { others: 0, charged: 1 }));
     };
     for (const account of ["active", "quiet"]) use(account);
     clock.nowMs += 86_400_000;

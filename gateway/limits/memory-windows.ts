@@ -1,6 +1,6 @@
 /** Counts the requests of accounts in the memory of this process. */
 import { randomBytes } from "node:crypto";
-import { type Count, indexAt, learn, leftOf, lengthsMs, phaseOf, renew } from "./limit-rule.ts";
+import { type ChargeAnswer, type Count, indexAt, learn, leftOf, lengthsMs, phaseOf, renew } from "./limit-rule.ts";
 import type { Decision, Limiter, Window, WindowState, WindowsNow } from "./windows.ts";
 
 export interface MemoryWindowsOptions {
@@ -34,8 +34,8 @@ export function countIn(counts: AccountCounts, w: number): Count {
 const none: Readonly<Count> = { index: 0, own: 0, alone: 0, synced: 0, others: 0 };
 
 /**
- * What this gateway has admitted of each account, and what it has heard of the other gateways. Alone it admits its
- * share.
+ * The counts of accounts in this process: what this gateway has admitted, and what Redis has told of the other
+ * gateways. Alone it admits its share.
  */
 export class MemoryWindows implements Limiter {
   readonly #options: Required<MemoryWindowsOptions>;
@@ -118,22 +118,17 @@ export class MemoryWindows implements Limiter {
     return false;
   }
 
-  /**
-   * Notes an answer of Redis about an account.
-   *
-   * @param nowMs the time of Redis
-   * @param answer for each window what is charged to others and to this gateway, from `at` on
-   */
-  learn(counts: AccountCounts, nowMs: number, admitted: number, answer: readonly number[], at: number): void {
+  /** Notes an answer of Redis about an account. @param nowMs the time of Redis */
+  learn(counts: AccountCounts, nowMs: number, { admitted, windows }: ChargeAnswer): void {
     for (let w = 0; w < lengthsMs.length; w++) {
       const index = indexAt(nowMs, counts.phaseMs, lengthsMs[w]!);
       const count = countIn(counts, w);
       if (count.index !== index && w === lengthsMs.length - 1) this.#keepLonger(counts);
-      learn(count, index, admitted, answer[at + 2 * w]!, answer[at + 2 * w + 1]!);
+      learn(count, index, admitted, windows[w]!);
     }
   }
 
-  /** An account whose longest window begins is forgotten after those whose windows began before. */
+  /** Moves an account to the end of the order in which accounts are forgotten: its longest window has just begun. */
   #keepLonger(counts: AccountCounts): void {
     if (this.#accounts.get(counts.id) !== counts) return; // it has been forgotten while Redis was asked
     this.#accounts.delete(counts.id);
@@ -175,7 +170,7 @@ interface DecisionInput {
   readonly admitted: boolean;
   /** Gateways that share what is left. */
   readonly gateways: number;
-  /** Requests of the same answer that were charged after this one. */
+  /** Later requests that the same answer of Redis admits. */
   readonly following?: number;
 }
 

@@ -39,7 +39,7 @@ test("calls wait together for one time-out of a frozen Redis, and after it none 
   breaker.close();
 });
 
-test("a call that fails after the end of a breaker opens it no more, so that nothing probes", async () => {
+test("a breaker that has ended probes no more, also when a call fails that was under way", async () => {
   const { breaker, probe, changes } = setUp();
   const { promise, reject } = Promise.withResolvers<never>();
   const underWay = breaker.run("a", () => promise);
@@ -47,7 +47,8 @@ test("a call that fails after the end of a breaker opens it no more, so that not
   reject(new Error("Connection is closed."));
   await expect(underWay).rejects.toThrow("Connection is closed.");
   await new Promise((resolve) => setTimeout(resolve, 30)); // three times the interval of the probes
-  expect([breaker.isOpen, probe.keys, changes]).toEqual([false, [], []]);
+  expect([probe.keys, changes]).toEqual([[], []]);
+  expect(await outcomes(breaker.run("a", answer))).toEqual(["Redis is away"]);
 });
 
 test("an error of Redis ends no other call, and opens the breaker until a probe succeeds", async () => {
@@ -65,4 +66,23 @@ test("an error of Redis ends no other call, and opens the breaker until a probe 
   expect(new Set(probe.keys)).toEqual(new Set(["b"]));
   expect(await breaker.run("c", answer)).toBe("answer");
   expect(changes).toEqual([true, false]);
+});
+
+test("a late answer to a probe of an outage does not end the next outage", async () => {
+  const probes: (() => void)[] = [];
+  const breaker = new Breaker({
+    probe: () => new Promise<void>((resolve) => probes.push(resolve)),
+    probeIntervalMs: 10,
+    onChange: () => {},
+  });
+  breaker.open("a", new Error("away"));
+  while (probes.length < 2) await new Promise(setImmediate);
+  probes[1]!();
+  await new Promise(setImmediate);
+  expect(breaker.isOpen).toBe(false);
+  breaker.open("b", new Error("away again"));
+  probes[0]!();
+  await new Promise(setImmediate);
+  expect(breaker.isOpen).toBe(true);
+  breaker.close();
 });

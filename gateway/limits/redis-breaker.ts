@@ -20,15 +20,15 @@ export class Breaker {
   readonly #options: BreakerOptions;
   /** Functions that reject the calls under way. */
   readonly #waiting = new Set<(error: Error) => void>();
-  #timer: NodeJS.Timeout | undefined;
-  #isEnded = false;
+  /** The timer of the probes, or that no probe comes any more; undefined while the breaker is closed. */
+  #probing: NodeJS.Timeout | "ended" | undefined;
 
   constructor(options: BreakerOptions) {
     this.#options = options;
   }
 
   get isOpen(): boolean {
-    return this.#timer !== undefined;
+    return this.#probing !== undefined;
   }
 
   /**
@@ -52,31 +52,27 @@ export class Breaker {
 
   /** @param key the breaker closes once Redis accepts a write for this key */
   open(key: string, cause: unknown): void {
-    if (this.isOpen || this.#isEnded) return; // calls under way at the end fail, too
-    this.#timer = setInterval(() => {
+    if (this.isOpen) return;
+    const timer = setInterval(() => {
       this.#options.probe(key).then(
         () => {
-          if (!this.isOpen) return;
-          this.#stopProbes();
+          if (this.#probing !== timer) return; // a probe of an outage before
+          clearInterval(timer);
+          this.#probing = undefined;
           this.#options.onChange(false, undefined);
         },
         () => {},
       );
     }, this.#options.probeIntervalMs);
-    this.#timer.unref();
+    this.#probing = timer.unref();
     if (cause instanceof NoAnswerError) for (const reject of this.#waiting) reject(away());
     this.#options.onChange(true, cause);
   }
 
-  /** Ends the probes for good: it opens no more. */
+  /** Opens the breaker for good, without probes: the connection to Redis ends. */
   close(): void {
-    this.#isEnded = true;
-    this.#stopProbes();
-  }
-
-  #stopProbes(): void {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
+    clearInterval(this.#probing);
+    this.#probing = "ended";
   }
 }
 

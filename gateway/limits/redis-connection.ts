@@ -29,7 +29,7 @@ const options = {
   reconnectOnError: ({ message }: Error) => message.startsWith("READONLY"),
 } satisfies RedisOptions;
 
-/** What a URL of Redis says. */
+/** The servers and the credentials that a URL of Redis names. */
 interface Target {
   readonly kind: "server" | "cluster" | "sentinel";
   readonly hosts: readonly { readonly host: string; readonly port: number }[];

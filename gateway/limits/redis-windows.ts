@@ -1,11 +1,12 @@
 /** Counts the requests of accounts on Redis, for all gateways together. */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import calculateSlot from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
 import { Batches } from "../../runtime/batches.ts";
 import { invariant } from "../../runtime/invariant.ts";
-import { SharedRead } from "../../runtime/shared-read.ts";
-import { indexAt, lengthsMs } from "./limit-rule.ts";
-import { chargeScript } from "./limit-rule-lua.ts";
+import { answersPerTurn, SharedRead } from "../../runtime/shared-read.ts";
+import { type ChargeAnswer, type CountReport, indexAt, lengthsMs } from "./limit-rule.ts";
+import { answerOf, argumentsOf, chargeScript } from "./limit-rule-lua.ts";
 import { type AccountCounts, countIn, decisionOf, type MemoryWindows } from "./memory-windows.ts";
 import type { Breaker } from "./redis-breaker.ts";
 import type { Decision, Limiter, Window, WindowsNow } from "./windows.ts";
@@ -32,16 +33,16 @@ interface PendingDecision {
   readonly resolve: (decision: Decision) => void;
 }
 
-/** What Redis is asked about one account: how many of the requests that wait it admits. */
+/** The question to Redis about one account: how many of its waiting requests are admitted. */
 interface AccountBatch {
   readonly counts: AccountCounts;
   readonly requests: readonly PendingDecision[];
 }
 
-/** With Redis no limit is divided: gateways count as one. */
+/** Gateways that a limit is divided between while Redis answers: together they count as one. */
 const asOne = 1;
 
-/** Accounts in one call of the script: Redis does nothing else while it runs. */
+/** Maximum accounts in one call of the script: Redis does nothing else while it runs. */
 const accountsPerCall = 200;
 
 /** Maximum requests whose calls are under way together. Redis runs these one by one, within the same time limit. */
@@ -54,17 +55,19 @@ const maxTogether = 4_000;
 const keyPrefix = "petstore:counts:1:";
 
 /**
- * All windows of an account in one round trip. The requests that wait share it, and an account that has nothing left is
- * refused from memory until its window ends. When Redis fails, or the breaker is open, `memory` decides.
+ * Counts all windows of an account in one round trip. The requests that wait share it, and an account that has nothing
+ * left is refused from memory until its window ends. When Redis fails, or the breaker is open, `memory` decides.
  */
 export class RedisWindows implements Limiter {
   readonly #options: RedisWindowsOptions;
   readonly #client: Client;
   // Requests that arrive in one turn of the event loop share the first call.
-  readonly #batches = new Batches<PendingDecision>(
-    (take) => this.#decideAll(take(maxTogether)),
-    () => new Promise(setImmediate),
-  );
+  readonly #batches = new Batches<PendingDecision>((take) => this.#decideAll(take(maxTogether)), nextTurn);
+  // Callers go on in the turn in which they get their decision, and all other work waits for that.
+  readonly #decided = new Batches<() => void>(async (take) => {
+    for (const tell of take(answersPerTurn)) tell();
+    await nextTurn();
+  });
   readonly #reports = new SharedRead(() => this.#reportAll());
 
   constructor(options: RedisWindowsOptions) {
@@ -145,104 +148,80 @@ export class RedisWindows implements Limiter {
     return [...Map.groupBy(batches, ({ counts }) => calculateSlot(keyPrefix + counts.id)).values()];
   }
 
-  /** Settles all requests of these batches with one call of the script; without an answer they are decided alone. */
+  /** Decides all requests of these batches with one call of the script; without an answer they are decided alone. */
   async #call(batches: readonly AccountBatch[]): Promise<void> {
     const { memory, breaker, clockOffsetMs } = this.#options;
-    const keysAndArguments: (string | number)[] = batches.map(({ counts }) => keyPrefix + counts.id);
-    keysAndArguments.push(clockOffsetMs?.() ?? 0);
-    const firstReport = keysAndArguments.length;
-    for (const batch of batches) pushReport(keysAndArguments, memory.nameOf(batch.counts), batch);
-    const sentAtMs = memory.elapsedMs();
-    let answer: readonly number[];
-    try {
-      const call = async () => {
-        const answered = await this.#client.chargeWindows(batches.length, ...keysAndArguments);
-        refuseFallenCounts(answered, keysAndArguments.slice(firstReport));
-        return answered;
-      };
-      answer = await breaker.run(keyPrefix + batches[0]!.counts.id, call);
-    } catch {
-      for (const { counts, requests } of batches) {
-        for (const { windows, cost, resolve } of requests) resolve(this.#alone(counts, windows, cost));
-        // Redis may have counted them, and other gateways may have heard of it.
-        for (let w = 0; w < lengthsMs.length; w++) countIn(counts, w).alone = 0;
+    const reports = batches.map((batch) => reportOf(memory.nameOf(batch.counts), batch));
+    const keysAndArguments = [
+      ...batches.map(({ counts }) => keyPrefix + counts.id),
+      clockOffsetMs?.() ?? 0,
+      ...batches.flatMap(({ counts }, i) => argumentsOf(reports[i]!, counts.phaseMs)),
+    ];
+    const call = async () => {
+      const numbers = await this.#client.chargeWindows(batches.length, ...keysAndArguments);
+      const nowMs = numbers[0]!;
+      const answers = batches.map((_, i) => answerOf(numbers, i));
+      for (const [i, answer] of answers.entries()) {
+        refuseFallenCounts(answer, reports[i]!, (w) => indexAt(nowMs, batches[i]!.counts.phaseMs, lengthsMs[w]!));
       }
-      return;
-    }
-    memory.followClock(answer[0]!, sentAtMs);
-    let at = 1;
-    for (const batch of batches) {
-      this.#decideByAnswer(batch, answer, at);
-      at += answerLength;
+      return { nowMs, answers };
+    };
+    const sentAtMs = memory.elapsedMs();
+    const answered = await breaker.run(keyPrefix + batches[0]!.counts.id, call).catch(() => undefined);
+    if (answered) memory.followClock(answered.nowMs, sentAtMs);
+    for (const [i, batch] of batches.entries()) {
+      if (answered) this.#decideByAnswer(batch, answered.nowMs, answered.answers[i]!);
+      else this.#decideAlone(batch);
     }
   }
 
-  /** Settles the requests of an account, in the order in which they came. @param at where its answer begins */
-  #decideByAnswer({ counts, requests }: AccountBatch, answer: readonly number[], at: number): void {
-    const nowMs = answer[0]!;
-    let left = answer[at]!;
-    this.#options.memory.learn(counts, nowMs, left, answer, at + 1);
+  /** Decides the requests of an account, in the order in which they came. */
+  #decideByAnswer({ counts, requests }: AccountBatch, nowMs: number, answer: ChargeAnswer): void {
+    this.#options.memory.learn(counts, nowMs, answer);
+    let left = answer.admitted;
     for (const { windows, cost, resolve } of requests) {
       left -= cost;
       const admitted = cost === 0 || left >= 0;
-      resolve(decisionOf(counts, windows, { nowMs, admitted, gateways: 1, following: Math.max(0, left) }));
+      const decision = decisionOf(counts, windows, { nowMs, admitted, gateways: 1, following: Math.max(0, left) });
+      this.#decided.add(() => resolve(decision));
     }
   }
-}
 
-/** Numbers of one account in a report before those of its windows: its name on Redis, its phase, how many it wants. */
-const headLength = 3;
-/** The numbers of each window in a report, in this order. */
-const reportFields = ["limit", "index", "own", "alone", "synced", "others"] as const;
-const reportLength = headLength + reportFields.length * lengthsMs.length;
-/**
- * Numbers of one account in an answer: how many are admitted, and for each window the charges of others and its own.
- */
-const answerLength = 1 + 2 * lengthsMs.length;
-
-type ReportedWindow = Record<(typeof reportFields)[number], number>;
-
-/** Adds the arguments of one account. When its plan has just changed, the limits of the latest request count. */
-function pushReport(target: (string | number)[], name: string, { counts, requests }: AccountBatch): void {
-  const windows = requests.at(-1)?.windows ?? [];
-  target.push(
-    name,
-    counts.phaseMs,
-    requests.reduce((wanted, { cost }) => wanted + cost, 0),
-  );
-  for (let w = 0; w < lengthsMs.length; w++) {
-    const window: ReportedWindow = { limit: windows[w]?.limit ?? 0, ...countIn(counts, w) };
-    for (const field of reportFields) target.push(window[field]);
+  /** Decides requests whose call had no answer. */
+  #decideAlone({ counts, requests }: AccountBatch): void {
+    for (const { windows, cost, resolve } of requests) {
+      const decision = this.#alone(counts, windows, cost);
+      this.#decided.add(() => resolve(decision));
+    }
+    // Redis may have counted them, and other gateways may have heard of it.
+    for (let w = 0; w < lengthsMs.length; w++) countIn(counts, w).alone = 0;
   }
 }
 
-/** The numbers of a window in the report of one account. */
-function windowOf(report: readonly number[], w: number): ReportedWindow {
-  const window = {} as ReportedWindow;
-  let at = headLength + w * reportFields.length;
-  for (const field of reportFields) window[field] = report[at++]!;
-  return window;
+/** Makes the report about an account. When its plan has just changed, the limits of the latest request count. */
+function reportOf(gateway: string, { counts, requests }: AccountBatch): CountReport {
+  const windows = requests.at(-1)?.windows ?? [];
+  return {
+    gateway,
+    wanted: requests.reduce((wanted, { cost }) => wanted + cost, 0),
+    limits: lengthsMs.map((_, w) => windows[w]?.limit ?? 0),
+    counts: lengthsMs.map((_, w) => ({ ...countIn(counts, w) })),
+  };
 }
 
 /**
  * Checks that Redis knows no less of a running window than it was just told: counts only grow, even where it lost its
  * data.
  *
+ * @param indexOf gives the number of the window that runs now
  * @throws InvariantError
  */
-function refuseFallenCounts(answer: readonly number[], reported: readonly (string | number)[]): void {
-  const nowMs = answer[0]!;
-  for (let account = 0; account * reportLength < reported.length; account++) {
-    const report = reported.slice(account * reportLength, (account + 1) * reportLength) as number[];
-    const [, phaseMs, wanted] = report;
-    const [admitted, ...charges] = answer.slice(1 + account * answerLength, 1 + (account + 1) * answerLength);
-    invariant(admitted! >= 0 && admitted! <= wanted!, "Redis admits no more requests than were asked for");
-    for (let w = 0; w < lengthsMs.length; w++) {
-      const { index, own, synced, others } = windowOf(report, w);
-      if (index !== indexAt(nowMs, phaseMs!, lengthsMs[w]!)) continue;
-      const [answerOthers, answerCharged] = charges.slice(2 * w, 2 * (w + 1));
-      const hasGrown = answerOthers! >= others && answerCharged! >= Math.max(own, synced);
-      invariant(hasGrown, "the counts of a window never fall while it runs");
-    }
+function refuseFallenCounts(answer: ChargeAnswer, told: CountReport, indexOf: (w: number) => number): void {
+  const { admitted, windows } = answer;
+  invariant(admitted >= 0 && admitted <= told.wanted, "Redis admits no more requests than were asked for");
+  for (const [w, { index, own, synced, others }] of told.counts.entries()) {
+    if (index !== indexOf(w)) continue;
+    const hasGrown = windows[w]!.others >= others && windows[w]!.charged >= Math.max(own, synced);
+    invariant(hasGrown, "the counts of a window never fall while it runs");
   }
 }

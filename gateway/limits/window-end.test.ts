@@ -14,7 +14,8 @@ test("a request that finds its window spent is refused, also when the window end
   const breaker = new Breaker({ probe: async () => {}, probeIntervalMs: 1_000, onChange: () => {} });
   const redis = { defineCommand: () => {} } as unknown as Redis; // a request that is refused from memory asks nothing
   const limiter = new RedisWindows({ redis, memory, breaker });
-  memory.learn(memory.countsOf(id), endMs - 1, 50, [0, 50, 0, 50], 0);
+  const charges = { others: 0, charged: 50 };
+  memory.learn(memory.countsOf(id), endMs - 1, { admitted: 50, windows: [charges, charges] });
   clock.push(endMs);
   expect(await limiter.charge(id, quotaWindows({ perMinute: 50, perDay: 1_000 }))).toMatchObject({ admitted: false });
 });

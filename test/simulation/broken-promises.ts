@@ -238,8 +238,8 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 3,
     what: "Redis does not count what a gateway has admitted alone",
     file: "gateway/limits/redis-windows.ts",
-    find: "    this.#options.memory.learn(counts, nowMs, left, answer, at + 1);",
-    replace: "    this.#options.memory.learn(counts, nowMs, 0, answer, at + 1);",
+    find: "    this.#options.memory.learn(counts, nowMs, answer);",
+    replace: "    this.#options.memory.learn(counts, nowMs, { ...answer, admitted: 0 });",
   },
   {
     promise: 5,

@@ -17,7 +17,7 @@ export interface AuthenticatorOptions {
   readonly elapsed?: () => number;
 }
 
-/** How long a look-up is used. For the rest of the 10 s that a revocation may take, see `hasWaited`. */
+/** How long a look-up is used: 8 of the 10 s that a revocation may take. `hasWaited` sees to the other 2 s. */
 export const maxAgeMs = 8_000;
 
 /** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */
@@ -48,11 +48,11 @@ export class Authenticator {
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
   /**
-   * Raised by `forget`. A key that a look-up of an older generation found is looked up again at its next use; one that
-   * it did not find stays refused for a time.
+   * The number of the present generation of look-ups, which `forget` raises. A key that a look-up of an older
+   * generation found is looked up again at its next use; one that it did not find stays refused for a time.
    */
   #generation = 0;
-  readonly #lookUps = new Map<string, Promise<Principal | undefined>>();
+  readonly #lookUps = new Map<string, LookUp>();
   /** How many of `maxNew` are under way. */
   #new = 0;
 
@@ -86,7 +86,7 @@ export class Authenticator {
     if (this.#isRefused(id)) return undefined;
     const keyHash = this.#ownKeyHash(token);
     if (keyHash === undefined) return undefined;
-    const isNew = !this.#known.has(id) && !this.#lookUps.has(id);
+    const isNew = !this.#known.has(id) && !this.#underWay(id);
     if (isNew && this.#new >= maxNew) {
       throw new OperatorError(`GATEWAY_DATABASE_URL: ${maxNew} keys that are new here wait for it already`);
     }
@@ -110,7 +110,7 @@ export class Authenticator {
     this.#generation += 1;
     this.#lookUps.clear(); // later requests must not share a look-up that began before this
     for (const known of this.#known.values()) {
-      // Changed in place: setting an entry moves it to the end that `values` starts from.
+      // Changed in place: `set` would move the entry to the front of `values`, which is being walked.
       const { keyId, familyId, accountId } = known.principal;
       if (keyId === id || familyId === id || accountId === id) known.checkedAt = longAgo;
     }
@@ -128,20 +128,26 @@ export class Authenticator {
 
   /** Requests with the same key share a look-up. */
   #lookUp(id: string, keyHash: Buffer): Promise<Principal | undefined> {
-    const running = this.#lookUps.get(id);
+    const running = this.#underWay(id);
     if (running) return running;
-    const lookUp = this.#ask(id, keyHash).finally(() => {
-      if (this.#lookUps.get(id) === lookUp) this.#lookUps.delete(id);
+    const { now, elapsed } = this.#options;
+    const askedAt = { unixMs: now(), elapsedMs: elapsed() }; // a revocation while the answer travels may be missed
+    const answer = this.#ask(id, keyHash, askedAt).finally(() => {
+      if (this.#lookUps.get(id)?.answer === answer) this.#lookUps.delete(id);
     });
-    this.#lookUps.set(id, lookUp);
-    return lookUp;
+    this.#lookUps.set(id, { askedAt, answer });
+    return answer;
   }
 
-  async #ask(id: string, keyHash: Buffer): Promise<Principal | undefined> {
-    const { store, now, elapsed } = this.#options;
-    const askedAt = { unixMs: now(), elapsedMs: elapsed() }; // a revocation while the answer travels may be missed
+  /** The look-up of a key that is under way, unless a freeze of this process has made its answer too old to be used. */
+  #underWay(id: string): LookUp["answer"] | undefined {
+    const lookUp = this.#lookUps.get(id);
+    return lookUp && this.#ageMs(lookUp.askedAt) < maxAgeMs ? lookUp.answer : undefined;
+  }
+
+  async #ask(id: string, keyHash: Buffer, askedAt: Moment): Promise<Principal | undefined> {
     const generation = this.#generation;
-    const found = await store.findByHash(keyHash);
+    const found = await this.#options.store.findByHash(keyHash);
     if (found) {
       this.#known.set(id, {
         principal: found,
@@ -168,6 +174,11 @@ export class Authenticator {
 }
 
 const lateLookUp = () => new OperatorError(`GATEWAY_DATABASE_URL: no answer within ${maxWaitMs} ms`);
+
+interface LookUp {
+  readonly askedAt: Moment;
+  readonly answer: Promise<Principal | undefined>;
+}
 
 interface Known {
   readonly principal: Principal;

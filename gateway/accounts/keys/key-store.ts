@@ -7,7 +7,7 @@ import type { Principal } from "./principal.ts";
 
 /** What the gateway reads and writes of keys while it serves. What operators do is in `accounts/cli/key-admin.ts`. */
 export interface KeyStore {
-  /** Resolves when keys can be looked up. */
+  /** Checks that keys can be looked up. @throws the error of the database */
   ping(): Promise<void>;
   /**
    * Finds the account and the rights of a key.

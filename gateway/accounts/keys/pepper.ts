@@ -9,7 +9,7 @@ import type { KeyStore } from "./key-store.ts";
 /** The default database of accounts and keys. */
 export const defaultKeyDatabaseUrl = "sqlite:.data/gateway.sqlite";
 
-/** Characters. A shorter text can be guessed, and HMAC-SHA-256 gains nothing from more than 32 random bytes. */
+/** Minimum characters of a pepper: a shorter one can be guessed. */
 export const pepperMinLength = 32;
 
 const defaultDataDir = ".data";
