@@ -125,7 +125,8 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
     const { own = 0, alone = 0, synced = 0, others = 0 } = running(counts[w]) ?? {};
     const known = Math.max(charged, own, synced);
     const newSum = sum + known - charged;
-    // `highest` may include gateways that are gone. After Redis lost its data, `sum` does not.
+    // `highest` may include gateways that are gone; `sum`, after a loss of data, does not. No total has the `alone`
+    // requests yet, so they come on top of `highest`. The rest of what is new here may be in `highest` already.
     const total = Math.max(highest + Math.min(alone, known - charged), others + known, newSum);
     const credit = known - own;
     admitted = Math.max(0, Math.min(admitted, credit + limits[w]! - total));

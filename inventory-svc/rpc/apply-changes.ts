@@ -111,15 +111,15 @@ export function appliedOrThrow(change: Change, outcome: Outcome): Applied {
         { metadata: describe(outcome.item) },
       );
     case "id_reused": {
-      const requestId = change.once?.requestId;
-      if (requestId === undefined) {
+      const adjustmentId = change.once?.adjustmentId;
+      if (adjustmentId === undefined) {
         throw new RpcError("KEY_REUSED", "the idempotency key was used for another request", {
           metadata: { pet_id: String(change.petId) },
           field: "idempotency_key",
         });
       }
       throw new RpcError("REQUEST_ID_REUSED", "request_id was used for other adjustments", {
-        metadata: { request_id: requestId },
+        metadata: { request_id: adjustmentId },
         field: "request_id",
       });
     }

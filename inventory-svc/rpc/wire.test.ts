@@ -1,6 +1,6 @@
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { maxExpectedRevisions } from "../../proto/pet.ts";
-import { readPetIds, readQuantity, readStatus, readUpdate } from "./wire.ts";
+import { readAdjustment, readGroup, readPetIds, readQuantity, readStatus, readUpdate } from "./wire.ts";
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => BigInt(i));
 const update = { petId: 7n, quantity: 5, expectedRevisions: [] };
@@ -31,4 +31,45 @@ test("a refusal of a quantity or a status names the field, and the quantity 0 is
   expect(readStatus(PetStatus.PET_STATUS_UNSPECIFIED, "sold")).toBe("sold");
   expect(() => readStatus(PetStatus.PET_STATUS_UNSPECIFIED)).toThrow(fieldOf("status"));
   expect(() => readStatus(99 as PetStatus, "sold")).toThrow(fieldOf("status"));
+});
+
+// Ids and fingerprints are kept for a day and longer. Another form would make changes twice, or refuse their repeats.
+describe("what makes a change happen once is the same text in every version:", () => {
+  const set = { petId: 7n, quantity: 5, delta: undefined, requestId: "", expectedRevisions: [], reason: undefined };
+  const take = { ...set, petId: 8n, quantity: undefined, delta: -2 };
+  const idempotencyKey = { account: "acme", key: "k", fingerprint: "" };
+  const group = { deadlineMs: 1_000, idempotencyKey, allOrNothing: false, originRequestId: "r" };
+  const onceOf = (more: object) => {
+    return readGroup({ ...group, ...more } as never, { kind: "internal" }).changes.map(({ once }) => once);
+  };
+
+  test("changes that stand alone have the key and their petId, each with a hash of its own", () => {
+    const expecting = { ...set, expectedRevisions: [3n, 4n] };
+    expect(onceOf({ changes: [set, take] })).toEqual([
+      { id: "acme k 7", fingerprint: "_P_5seO2HWlz0Y8eW9kgLkJ-4oSmiqw6M2jk-9JQ-Eo" },
+      { id: "acme k 8", fingerprint: "u3zRD3h9p5ZCRhCMwiVgsCeXCD6kUNqjTGfIlCNLDTg" },
+    ]);
+    expect(onceOf({ changes: [expecting] })).toEqual([
+      { id: "acme k 7", fingerprint: "7aEcDgLMSf60lvYFNGcwzrEsInmfsF9hajAXrCWPXps" },
+    ]);
+  });
+
+  test("changes that are all or nothing have the key and their place, and share one hash", () => {
+    expect(onceOf({ changes: [set, take], allOrNothing: true })).toEqual([
+      { id: "acme k #0", fingerprint: "UW1znkPXY8Sugm_KTX6dnkuP1uChomIdnxgvSsFZriE" },
+      { id: "acme k #1", fingerprint: "UW1znkPXY8Sugm_KTX6dnkuP1uChomIdnxgvSsFZriE" },
+    ]);
+  });
+
+  test("a fingerprint that comes with the key is kept as it is", () => {
+    expect(onceOf({ changes: [set], idempotencyKey: { ...idempotencyKey, fingerprint: "f" } })).toEqual([
+      { id: "acme k 7", fingerprint: "f" },
+    ]);
+  });
+
+  test("an adjustment by its request_id has that id, and its delta as the fingerprint", () => {
+    const adjustment = { petId: 8n, delta: -2, requestId: "order:1", expectedRevisions: [], reason: undefined };
+    const once = { id: "order:1", fingerprint: "-2", adjustmentId: "order:1" };
+    expect(readAdjustment(adjustment)).toMatchObject({ once });
+  });
 });

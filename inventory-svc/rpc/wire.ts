@@ -97,7 +97,7 @@ export function readAdjustment(adjustment: WireCommon & Pick<WireChange, "delta"
   const id = readId("request_id", adjustment.requestId);
   const { delta, expectedRevisions } = change;
   const fingerprint = expectedRevisions ? hashOf(textOf(change)) : String(delta);
-  return { ...change, once: { id, fingerprint, requestId: id } };
+  return { ...change, once: { id, fingerprint, adjustmentId: id } };
 }
 
 function readDeltaOf(adjustment: WireCommon & Pick<WireChange, "delta">): AdjustChange {
@@ -178,7 +178,7 @@ function withIdempotencyKey<C extends UpdateChange | AdjustChange>(
   const fingerprint = key.fingerprint || hashOf(changes.map((change) => `${change.petId} ${textOf(change)}`).join());
   return changes.map((change, i) => {
     const id = `${key.account} ${key.key} #${i}`;
-    return { ...change, once: { id, fingerprint, requestId: requestIdOf(key, change) } };
+    return { ...change, once: { id, fingerprint, adjustmentId: adjustmentIdOf(key, change) } };
   });
 }
 
@@ -190,12 +190,15 @@ function withIdempotencyKey<C extends UpdateChange | AdjustChange>(
  */
 function onceBy(idempotencyKey: WireIdempotencyKey, change: UpdateChange | AdjustChange): Once {
   const { account, key, fingerprint } = idempotencyKey;
-  const requestId = requestIdOf(idempotencyKey, change);
-  return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)), requestId };
+  const adjustmentId = adjustmentIdOf(idempotencyKey, change);
+  return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)), adjustmentId };
 }
 
-/** Without an account, the key of an adjustment is the request id that an internal caller has given to it. */
-function requestIdOf({ account, key }: WireIdempotencyKey, { kind }: UpdateChange | AdjustChange): string | undefined {
+/** Without an account, the key of an adjustment is the id that an internal caller has given to it. */
+function adjustmentIdOf(
+  { account, key }: WireIdempotencyKey,
+  { kind }: UpdateChange | AdjustChange,
+): string | undefined {
   return kind === "adjust" && account === "" ? key : undefined;
 }
 

@@ -7,8 +7,8 @@ export interface Once {
   readonly id: string;
   /** Tells a repeat from another request that uses the same id. */
   readonly fingerprint: string;
-  /** The request id that an internal caller gave to an adjustment; undefined for any other change. */
-  readonly requestId?: string | undefined;
+  /** The id that an internal caller gave to an adjustment (`request_id`); undefined for any other change. */
+  readonly adjustmentId?: string | undefined;
 }
 
 /** What a change of any kind has. */

@@ -133,7 +133,7 @@ export class GroupCommit {
     return count;
   }
 
-  /** Grows (1) or shrinks (-4) the batch limit by the time since the last adjustment. */
+  /** Grows (1) or shrinks (-`targetBusyRatio`) the batch limit by the time since the last adjustment. */
   #adjustBatchLimit(direction: number): void {
     const nowMs = this.#now();
     const limit = this.#batchLimit * Math.exp((direction * (nowMs - this.#adjustedAtMs)) / growthTimeMs);

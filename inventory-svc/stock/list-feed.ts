@@ -4,9 +4,9 @@ import { invariant } from "../../runtime/invariant.ts";
 import { TooManyAtOnceError } from "./stock-errors.ts";
 import type { StockStore } from "./stock-store.ts";
 
-/** A part of the list. */
+/** A page of the list. */
 export interface FeedPage {
-  /** The position of the stock before the first part was read. The same in every part. */
+  /** The position of the stock before the first page was read. The same in every page. */
   readonly position: Position;
   /** Entries and tombstones, in the order of petId. */
   readonly rows: readonly ListedItem[];

@@ -1,4 +1,4 @@
-/** Reads the stock, and writes it. */
+/** The stock as its database has it: reads at one position, and writes, which `write.ts` makes. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import type { Item, LedgerKind, ListedItem, Position } from "../../proto/pet.ts";

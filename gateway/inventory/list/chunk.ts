@@ -1,4 +1,4 @@
-/** A part of the list: a few hundred entries as JSON that is ready to be sent. */
+/** A chunk of the list: a few hundred entries that follow each other, as JSON that is ready to be sent. */
 import type { Item, ListedItem } from "../../../proto/pet.ts";
 import { invariant } from "../../../runtime/invariant.ts";
 

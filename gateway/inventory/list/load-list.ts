@@ -10,7 +10,7 @@ import { Snapshot } from "./snapshot.ts";
 export interface StockSource {
   /**
    * Every entry in the order of petId, with the removed ones that are not forgotten. All are read at or after the
-   * position, which comes with each part. The first part may be empty.
+   * position, which comes with each page. The first page may be empty.
    *
    * @param after the petId after which to begin; undefined for the whole list
    */
