@@ -52,15 +52,16 @@ export function engineBehind(connection: PooledConnection): Engine {
  */
 export async function askAgain(connection: PooledConnection): Promise<Engine> {
   const { stream, query } = connection as MysqlConnection;
-  const engine = await new Promise<Engine>((resolve, reject) => {
+  const results = await new Promise<unknown[]>((resolve, reject) => {
     query.call(connection, askServer, (error, results) => {
-      if (!error) return resolve(engineOf(results));
+      if (!error) return resolve(results);
       // The driver sends what waits behind the question when this returns. That may be the rest of a transaction that
       // is undone, which nothing but this error tells: it would run outside of the transaction.
       stream.destroy();
       reject(error);
     });
   });
+  const engine = engineOf(results);
   if (engine.writer !== engineBehind(connection).writer) {
     discardConnection(connection, new Error("the database server is another one, or in another mode"));
   }

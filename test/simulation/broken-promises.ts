@@ -18,7 +18,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     file: "runtime/shared-read.ts",
     find: "    this.#questions.add({ arrivedMs, resolve, reject, trace: context.active() });",
     replace: `    const question = { arrivedMs, resolve, reject, trace: context.active() };
-    if (this.#reading.length > 0) (this.#reading as Reader<T>[]).push(question);
+    if (this.#reading.length > 0) (this.#reading as Question<T>[]).push(question);
     else this.#questions.add(question);`,
   },
   {

@@ -1,11 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
+import { collectGarbage } from "../../../test/support/garbage.ts";
 import { ServingQueue } from "./serving-queue.ts";
 import { type Body, bodyOf, bodyOfText } from "./snapshot.ts";
-
-setFlagsFromString("--expose-gc");
-const collect = runInNewContext("gc") as () => void;
 
 /** Asks for one body with many readers. @returns how many of them each turn of the event loop served, or refused */
 async function servedByTurn(readers: number, make: () => Promise<Body>, sinceMs = performance.now()) {
@@ -54,7 +50,7 @@ test("accounts take turns, so that many bodies of one do not hold up one of anot
 test("nothing of a body is kept once its readers have it, however many accounts waited", async () => {
   const queue = new ServingQueue<Body>(60_000);
   const usedBytes = () => {
-    collect();
+    collectGarbage();
     return process.memoryUsage().heapUsed;
   };
   const round = async (name: string) => {

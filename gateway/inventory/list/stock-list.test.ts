@@ -1,6 +1,4 @@
 import { setImmediate } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { gunzipSync } from "node:zlib";
 import { context, createContextKey, ROOT_CONTEXT } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
@@ -8,15 +6,13 @@ import fc from "fast-check";
 import type { StockChanges } from "../../../client/index.ts";
 import type { ListedItem } from "../../../proto/pet.ts";
 import { InvariantError } from "../../../runtime/invariant.ts";
+import { collectGarbage } from "../../../test/support/garbage.ts";
 import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
 import type { CheckProgress } from "./load-list.ts";
 import { type Body, Snapshot } from "./snapshot.ts";
 import { nextSnapshot, StockList } from "./stock-list.ts";
 
 const { jest } = import.meta;
-
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
 
 const timeoutMs = 60_000;
 

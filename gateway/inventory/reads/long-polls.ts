@@ -4,7 +4,7 @@ import { ROOT_CONTEXT, context as traces } from "@opentelemetry/api";
 import type { Admission } from "../../admission/admission.ts";
 import type { ApiError } from "../../http/api-error.ts";
 import { copyOf } from "../../http/copy-of.ts";
-import { contextOf, type HeaderList, type RequestContext } from "../../http/request-context.ts";
+import { contextOf, type HeaderList, type RequestContext, reverifyAfter } from "../../http/request-context.ts";
 import { Shares } from "../../http/shares.ts";
 import { readWait } from "../input.ts";
 import type { Snapshot } from "../list/snapshot.ts";
@@ -92,8 +92,9 @@ export class LongPolls {
     const context = contextOf(response);
     const applied = ["Preference-Applied", `wait=${seconds}`];
     context.prefetched ??= list.readFresh(context.arrivedMs);
+    const checked = reverifyAfter(context.prefetched, response, this.#options.admission.reverifyCaller);
     // A chain of promises on purpose: the frame of an async function would pin `snapshot` while it waits.
-    return context.prefetched.then(() => {
+    return checked.then(() => {
       const snapshot = list.last?.snapshot;
       const leftMs = context.arrivedMs + seconds * 1_000 - performance.now();
       if (response.destroyed || leftMs <= 0 || !snapshot || !awaited.isUnchanged(snapshot)) return applied;

@@ -86,12 +86,9 @@ export function getInventoryItem({
     const ifNoneMatch = request.headers["if-none-match"];
     const isUnchanged = ({ chunks }: Snapshot) => isUnmodified(ifNoneMatch, findEntry(chunks, petId));
     const mayWait = ifNoneMatch !== undefined && ifNoneMatch.length <= maxWaitingTags;
-    const read = async () => {
-      const applied = mayWait ? await longPolls.holdUntilChange(request, response, { petId, isUnchanged }) : [];
-      const { chunks } = await currentList(response, list);
-      return { applied, entry: findEntry(chunks, petId) };
-    };
-    const { applied, entry } = await reverifyAfter(read(), response, admission.reverifyCaller);
+    const applied = mayWait ? await longPolls.holdUntilChange(request, response, { petId, isUnchanged }) : [];
+    const current = currentList(response, list).then(({ chunks }) => findEntry(chunks, petId));
+    const entry = await reverifyAfter(current, response, admission.reverifyCaller);
     if (!entry) throw noEntry(petId);
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
     if (isUnmodified(ifNoneMatch, entry)) response.writeHead(304, headers).end();
@@ -109,14 +106,14 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
   return async (request, response) => {
     const since = readSince(queryOf(request));
     const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
+    const applied = await longPolls.holdUntilChange(request, response, { petId: undefined, isUnchanged });
     const changes = async () => {
-      const applied = await longPolls.holdUntilChange(request, response, { petId: undefined, isUnchanged });
       await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
       const body = await list.changesSince(since, contextOf(response).principal!.accountId);
       if (hasWaited(response)) pinBody(request, response, body, pinnedBodies); // the look-up of its key may wait, too
-      return { applied, body };
+      return body;
     };
-    const { applied, body } = await reverifyAfter(changes(), response, admission.reverifyCaller);
+    const body = await reverifyAfter(changes(), response, admission.reverifyCaller);
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
   };
