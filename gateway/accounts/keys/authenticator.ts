@@ -86,19 +86,21 @@ export class Authenticator {
     if (this.#isRefused(id)) return undefined;
     const keyHash = this.#ownKeyHash(token);
     if (keyHash === undefined) return undefined;
-    const isNew = !this.#known.has(id) && !this.#underWay(id);
+    const isNew = !this.#known.has(id) && !this.#lookUps.has(id);
     if (isNew && this.#new >= maxNew) {
       throw new OperatorError(`GATEWAY_DATABASE_URL: ${maxNew} keys that are new here wait for it already`);
     }
-    const lookUp = this.#lookUp(id, keyHash);
+    const { askedAt, answer } = this.#lookUp(id, keyHash);
     if (isNew) {
       this.#new += 1;
       const end = () => {
         this.#new -= 1;
       };
-      lookUp.then(end, end);
+      answer.then(end, end);
     }
-    return await inTime(lookUp, maxWaitMs, lateLookUp);
+    const found = await inTime(answer, maxWaitMs, lateLookUp);
+    // A freeze of this process may have made the answer too old to be used.
+    return this.#ageMs(askedAt) < maxAgeMs ? found : await this.authenticate(token);
   }
 
   /**
@@ -122,27 +124,22 @@ export class Authenticator {
     if (!known) return undefined;
     const ageMs = this.#ageMs(known.checkedAt);
     if (ageMs >= maxAgeMs) return undefined;
-    if (ageMs >= refreshAfterMs) this.#lookUp(id, known.keyHash).catch(() => {});
+    if (ageMs >= refreshAfterMs) this.#lookUp(id, known.keyHash).answer.catch(() => {});
     return known.principal;
   }
 
   /** Requests with the same key share a look-up. */
-  #lookUp(id: string, keyHash: Buffer): Promise<Principal | undefined> {
-    const running = this.#underWay(id);
+  #lookUp(id: string, keyHash: Buffer): LookUp {
+    const running = this.#lookUps.get(id);
     if (running) return running;
     const { now, elapsed } = this.#options;
     const askedAt = { unixMs: now(), elapsedMs: elapsed() }; // a revocation while the answer travels may be missed
     const answer = this.#ask(id, keyHash, askedAt).finally(() => {
       if (this.#lookUps.get(id)?.answer === answer) this.#lookUps.delete(id);
     });
-    this.#lookUps.set(id, { askedAt, answer });
-    return answer;
-  }
-
-  /** The look-up of a key that is under way, unless a freeze of this process has made its answer too old to be used. */
-  #underWay(id: string): LookUp["answer"] | undefined {
-    const lookUp = this.#lookUps.get(id);
-    return lookUp && this.#ageMs(lookUp.askedAt) < maxAgeMs ? lookUp.answer : undefined;
+    const lookUp = { askedAt, answer };
+    this.#lookUps.set(id, lookUp);
+    return lookUp;
   }
 
   async #ask(id: string, keyHash: Buffer, askedAt: Moment): Promise<Principal | undefined> {
