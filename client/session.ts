@@ -100,9 +100,8 @@ export class Session<Question, Message> {
   #restartSilenceTimer(asked: Asked<Message>): void {
     clearTimeout(asked.timer);
     // A message that has arrived while this thread was busy is taken before the immediate.
-    const timer = setTimeout(() => {
-      setImmediate(() => this.#asked === asked && asked.timer === timer && this.#giveUp(silent()));
-    }, asked.silenceMs);
+    const onEnd = () => this.#asked === asked && asked.timer === timer && this.#giveUp(silent());
+    const timer = setTimeout(() => setImmediate(onEnd), Math.max(0, asked.silenceMs)); // the caller may be late by now
     asked.timer = timer;
   }
 

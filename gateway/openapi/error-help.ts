@@ -80,7 +80,10 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
     repeat: "Yes, but only less stock changes the answer.",
   },
   precondition_failed: {
-    meaning: "The entry has changed since the `ETag` that you sent in `If-Match`. Nothing was changed.",
+    meaning:
+      "The entry has changed since the `ETag` that you sent in `If-Match`, or that is no tag of this entry: the message " +
+      "says which. This request has changed nothing. If it repeats one whose answer was lost, that one may have made " +
+      "the change: the history of the entry shows it.",
     action: "Read the entry, decide again, and send the update with the new `ETag`.",
     repeat: "No: the tag stays outdated.",
   },
@@ -90,11 +93,14 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
     repeat: "Yes, with a new key.",
   },
   rate_limit_exceeded: {
-    meaning: "The limit of a window is used up. The request was not carried out and is not counted.",
+    meaning:
+      "A limit is used up, and `RateLimit-Policy` names it: `minute` and `day` are those of the account, or of the " +
+      "address without a valid key; `own-account` is that of `/rate_limit` and `/usage`; `rotations` and " +
+      "`keyed-updates` speak for themselves. The request was not carried out and is not counted.",
     action:
       "Wait for the seconds in `Retry-After`; then back off exponentially with some randomness. A key that goes on " +
-      "without waiting is banned. To stay below the limit, watch `X-RateLimit-Remaining`, ask `/inventory/changes` " +
-      "in place of the list, and send updates together.",
+      "without waiting while its minute or day is used up is banned. To stay below the limit, watch " +
+      "`X-RateLimit-Remaining`, ask `/inventory/changes` in place of the list, and send updates together.",
     repeat: "Yes, after `Retry-After`.",
   },
   api_key_banned: {

@@ -189,7 +189,7 @@ async function sendUpdates(
 function refusePreconditions(headers: IncomingHttpHeaders): void {
   for (const name of ["If-Match", "If-None-Match"]) {
     if (headers[name.toLowerCase()] === undefined) continue;
-    const message = `${name} belongs to no entry here: give each update that needs it an ifMatch of its own.`;
+    const message = `${name} belongs to no entry here: give each change that needs it an ifMatch of its own.`;
     throw new ApiError("invalid_request", { message });
   }
 }

@@ -24,7 +24,7 @@ const maxWait = 2 * time.Minute
 
 var client = http.Client{Timeout: 10 * time.Second}
 
-// call sends a request, and again after 429, 5xx and a lost
+// call sends a request, and again after 408, 429, 5xx and a lost
 // answer: the same one each time.
 func call(method, path, key, body string) ([]byte, http.Header) {
 	for tries := 1; ; tries++ {
@@ -54,7 +54,8 @@ func call(method, path, key, body string) ([]byte, http.Header) {
 			if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
 				wait = time.Duration(seconds) * time.Second
 			}
-			mayRepeat := response.StatusCode == 429 || response.StatusCode >= 500
+			status := response.StatusCode
+			mayRepeat := status == 408 || status == 429 || status >= 500
 			if !mayRepeat || problem.Code == "api_key_banned" || wait > maxWait {
 				log.Fatal(err)
 			}

@@ -5,7 +5,7 @@ const api = "http://127.0.0.1:8080/v1";
 const maxTries = 5;
 const maxWaitSeconds = 120;
 
-// Sends a request, and again after 429, 5xx and a lost
+// Sends a request, and again after 408, 429, 5xx and a lost
 // answer: the same one each time.
 async function call(path, { headers, ...options } = {}) {
   const authorization = `Bearer ${process.env.KEY}`;
@@ -23,7 +23,7 @@ async function call(path, { headers, ...options } = {}) {
       // The answer was lost, or is a page of a proxy.
     }
     const isLost = error.code === "no answer";
-    const mayRepeat = isLost || response.status === 429 || response.status >= 500;
+    const mayRepeat = isLost || [408, 429].includes(response.status) || response.status >= 500;
     const seconds = Number(response?.headers.get("retry-after")) || 2 ** tries * Math.random();
     const isTooLong = seconds > maxWaitSeconds || tries === maxTries;
     if (!mayRepeat || error.code === "api_key_banned" || isTooLong) {

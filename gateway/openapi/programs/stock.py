@@ -17,7 +17,7 @@ MAX_WAIT = 120  # seconds
 
 
 def call(path, method="GET", headers={}, body=None):
-    """Sends a request, and again after 429, 5xx and a lost
+    """Sends a request, and again after 408, 429, 5xx and a lost
     answer: the same one each time."""
     data = None if body is None else json.dumps(body).encode()
     headers = {**headers, "Authorization": f"Bearer {os.environ['KEY']}"}
@@ -35,7 +35,7 @@ def call(path, method="GET", headers={}, body=None):
             except (ValueError, TypeError, OSError, http.client.HTTPException):
                 pass  # a page of a proxy, or a part of an answer
             is_banned = problem["code"] == "api_key_banned"
-            may_repeat = not is_banned and (error.code == 429 or error.code >= 500)
+            may_repeat = not is_banned and (error.code in (408, 429) or error.code >= 500)
             retry_after = error.headers.get("Retry-After", "")
             if retry_after.isdigit():
                 wait = int(retry_after)

@@ -4651,8 +4651,8 @@ export const InventoryServiceService = {
    * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
    * once, together: a repeat names the same adjustments in the same order.
    *
-   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have; ABORTED when
-   * its `expected_revisions` do not hold.
+   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have, but not where
+   * a field is wrong (INVALID_FIELD); ABORTED when its `expected_revisions` do not hold.
    */
   batchAdjustInventory: {
     path: "/petstore.inventory.v1.InventoryService/BatchAdjustInventory" as const,
@@ -4778,8 +4778,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
    * once, together: a repeat names the same adjustments in the same order.
    *
-   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have; ABORTED when
-   * its `expected_revisions` do not hold.
+   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have, but not where
+   * a field is wrong (INVALID_FIELD); ABORTED when its `expected_revisions` do not hold.
    */
   batchAdjustInventory: handleUnaryCall<BatchAdjustInventoryRequest, BatchAdjustInventoryResponse>;
   /**
@@ -4941,8 +4941,8 @@ export interface InventoryServiceClient extends Client {
    * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
    * once, together: a repeat names the same adjustments in the same order.
    *
-   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have; ABORTED when
-   * its `expected_revisions` do not hold.
+   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have, but not where
+   * a field is wrong (INVALID_FIELD); ABORTED when its `expected_revisions` do not hold.
    */
   batchAdjustInventory(
     request: BatchAdjustInventoryRequest,
