@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { collectGarbage } from "../../test/support/garbage.ts";
+import { usedBytes } from "../../test/support/garbage.ts";
 import { addressBlock, clientAddressOf } from "./client-address.ts";
 
 const ask = (peer: string | undefined, forwarded?: string) =>
@@ -57,12 +57,6 @@ test("an address that is kept keeps nothing else of its X-Forwarded-For in memor
   expect(addresses).toEqual(["203.113.100.100", "2001:db8::1:2:3"]);
   expect(kept).toBeLessThan(length / 2);
 });
-
-function usedBytes(): number {
-  collectGarbage();
-  const { heapUsed, external } = process.memoryUsage();
-  return heapUsed + external;
-}
 
 test.each([[[]], [["10.0.0.0/8"]], [["10.0.0.0/8", "::1"]]])(
   "a client without an address is unknown when the trusted proxies are %j",

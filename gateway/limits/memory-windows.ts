@@ -34,8 +34,8 @@ export function countIn(counts: AccountCounts, w: number): Count {
 const none: Readonly<Count> = { index: 0, own: 0, alone: 0, synced: 0, others: 0 };
 
 /**
- * The counts of accounts in this process: what this gateway has admitted, and what Redis has told of the other
- * gateways. Alone it admits its share.
+ * The counts of accounts in this process: what this gateway has admitted, and what it knows from Redis about the
+ * others. Alone it admits its share.
  */
 export class MemoryWindows implements Limiter {
   readonly #options: Required<MemoryWindowsOptions>;

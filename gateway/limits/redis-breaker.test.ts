@@ -47,7 +47,7 @@ test("a breaker that has ended probes no more, also when a call fails that was u
   reject(new Error("Connection is closed."));
   await expect(underWay).rejects.toThrow("Connection is closed.");
   await new Promise((resolve) => setTimeout(resolve, 30)); // three times the interval of the probes
-  expect([probe.keys, changes]).toEqual([[], []]);
+  expect([breaker.isOpen, probe.keys, changes]).toEqual([true, [], []]);
   expect(await outcomes(breaker.run("a", answer))).toEqual(["Redis is away"]);
 });
 

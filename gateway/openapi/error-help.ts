@@ -81,8 +81,8 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
   },
   precondition_failed: {
     meaning:
-      "The entry has changed since the `ETag` that you sent in `If-Match`, or that is no tag of this entry: the message " +
-      "says which. This request has changed nothing. If it repeats one whose answer was lost, that one may have made " +
+      "The entry has changed since the `ETag` that you sent in `If-Match`, or what you sent is no tag of this entry: the " +
+      "message says which. This request has changed nothing. If it repeats one whose answer was lost, that one may have made " +
       "the change: the history of the entry shows it.",
     action: "Read the entry, decide again, and send the update with the new `ETag`.",
     repeat: "No: the tag stays outdated.",

@@ -51,13 +51,13 @@ export function engineBehind(connection: PooledConnection): Engine {
  * @throws what the driver throws
  */
 export async function askAgain(connection: PooledConnection): Promise<Engine> {
-  const { stream, query } = connection as MysqlConnection;
+  const mysql = connection as MysqlConnection;
   const results = await new Promise<unknown[]>((resolve, reject) => {
-    query.call(connection, askServer, (error, results) => {
+    mysql.query(askServer, (error, results) => {
       if (!error) return resolve(results);
       // The driver sends what waits behind the question when this returns. That may be the rest of a transaction that
       // is undone, which nothing but this error tells: it would run outside of the transaction.
-      stream.destroy();
+      mysql.stream.destroy();
       reject(error);
     });
   });

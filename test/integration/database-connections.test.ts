@@ -1,8 +1,9 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
+import type { Knex } from "knex";
 import { acquireConnection, releaseConnection } from "../../runtime/database/knex-internals.ts";
-import { askAgain, databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
+import { askAgain, type DatabaseOptions, databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
 import { startLink } from "../support/link.ts";
 
@@ -34,6 +35,15 @@ async function startProxy(stack: AsyncDisposableStack, port: number): Promise<nu
   return (proxy.address() as AddressInfo).port;
 }
 
+/** Opens a new database, which is dropped at the end. */
+async function openNew(stack: AsyncDisposableStack, options: Partial<DatabaseOptions> = {}): Promise<Knex> {
+  const url = await createMysqlDatabase();
+  stack.defer(() => dropDatabase(url));
+  const db = openDatabase(url, { ...databaseDefaults, ...options });
+  stack.defer(() => db.destroy());
+  return db;
+}
+
 test("a first connection that falls silent after its handshake delays no later one", async () => {
   await using stack = new AsyncDisposableStack();
   const url = new URL(await createMysqlDatabase());
@@ -49,10 +59,7 @@ test("a first connection that falls silent after its handshake delays no later o
 
 test("an answer that came while this thread was busy beyond the silence time-out is read", async () => {
   await using stack = new AsyncDisposableStack();
-  const url = await createMysqlDatabase();
-  stack.defer(() => dropDatabase(url));
-  const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 300 });
-  stack.defer(() => db.destroy());
+  const db = await openNew(stack, { silenceTimeoutMs: 300 });
   await db.raw("SELECT 1"); // so that there is a connection
   const sent = once(db, "query");
   const answer = db.raw("SELECT 'late' AS answer").then(([rows]) => rows);
@@ -63,10 +70,7 @@ test("an answer that came while this thread was busy beyond the silence time-out
 
 test("one connection to the database stays open while nobody uses it", async () => {
   await using stack = new AsyncDisposableStack();
-  const url = await createMysqlDatabase();
-  stack.defer(() => dropDatabase(url));
-  const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 300 });
-  stack.defer(() => db.destroy());
+  const db = await openNew(stack, { silenceTimeoutMs: 300 });
   const connectionId = async () => (await db.raw("SELECT CONNECTION_ID() AS id"))[0][0].id;
   const opened = await connectionId();
   await delay(3_000); // longer than a silence, and longer than the time after which the others are closed
@@ -90,10 +94,7 @@ test("an idle connection whose server answers no more is closed", async () => {
 
 test("the error of a query says what the database has said, and no statement", async () => {
   await using stack = new AsyncDisposableStack();
-  const url = await createMysqlDatabase();
-  stack.defer(() => dropDatabase(url));
-  const db = openDatabase(url);
-  stack.defer(() => db.destroy());
+  const db = await openNew(stack);
   const failing = [() => db("none").where({ id: 1 }).first("a"), () => db.transaction((trx) => trx("none").delete())];
   for (const fail of failing) {
     const { message } = await fail().then(
@@ -104,12 +105,9 @@ test("the error of a query says what the database has said, and no statement", a
   }
 });
 
-test("an error of a question to a server keeps what waits behind it from being sent", async () => {
+test("a statement that waits behind a question to the server is not sent when the question fails", async () => {
   await using stack = new AsyncDisposableStack();
-  const url = await createMysqlDatabase();
-  stack.defer(() => dropDatabase(url));
-  const db = openDatabase(url);
-  stack.defer(() => db.destroy());
+  const db = await openNew(stack);
   await db.raw("CREATE TABLE written (id INT PRIMARY KEY)");
   const connection = await acquireConnection<PromiseConnection>(db);
   await connection.promise().query("SET SESSION max_join_size = 1, sql_big_selects = 0"); // the question is too large

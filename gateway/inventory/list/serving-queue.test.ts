@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { collectGarbage } from "../../../test/support/garbage.ts";
+import { usedBytes } from "../../../test/support/garbage.ts";
 import { ServingQueue } from "./serving-queue.ts";
 import { type Body, bodyOf, bodyOfText } from "./snapshot.ts";
 
@@ -49,10 +49,6 @@ test("accounts take turns, so that many bodies of one do not hold up one of anot
 
 test("nothing of a body is kept once its readers have it, however many accounts waited", async () => {
   const queue = new ServingQueue<Body>(60_000);
-  const usedBytes = () => {
-    collectGarbage();
-    return process.memoryUsage().heapUsed;
-  };
   const round = async (name: string) => {
     const ask = (account: number) =>
       queue.serve(name, `account ${account}`, performance.now(), async () => bodyOfText("a"));

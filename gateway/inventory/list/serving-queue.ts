@@ -77,10 +77,10 @@ export class ServingQueue<T extends Body | undefined> {
     const name = names.values().next().value!;
     const wanted = this.#wanted.get(name)!;
     this.#wanted.delete(name);
-    for (const { accountId } of wanted.readers) {
-      const left = this.#turns.get(accountId);
+    for (const reader of wanted.readers) {
+      const left = this.#turns.get(reader.accountId);
       left?.delete(name);
-      if (left?.size === 0) this.#turns.delete(accountId);
+      if (left?.size === 0) this.#turns.delete(reader.accountId);
     }
     return wanted;
   }
