@@ -1,7 +1,7 @@
 /** Answers many questions with one read. */
 import { type Context, context, trace } from "@opentelemetry/api";
 import { Batches } from "./batches.ts";
-import { inTurns } from "./in-turns.ts";
+import { inTurns } from "./event-loop.ts";
 
 /** How long the questions of a shared read wait. */
 export interface Patience {

@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 import proxyaddr from "proxy-addr";
-import { copyOf } from "./copy-of.ts";
+import { copyOf } from "./request.ts";
 
 /**
  * Creates a function that says whether an address is that of a trusted proxy.

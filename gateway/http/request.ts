@@ -136,3 +136,11 @@ const nameToRepeat = /^(?!.*ps_[a-z0-9]{1,16}_)[\x20-\x7e]{1,64}$/;
 export function noneNamed(kind: string, name: string): string {
   return nameToRepeat.test(name) ? `no ${kind} ${name}` : `no such ${kind}`;
 }
+
+/**
+ * A Latin-1 text of its own, such as a header's, for what is kept for long: a part of a text keeps the whole of it in
+ * memory.
+ */
+export function copyOf(text: string): string {
+  return Buffer.from(text, "latin1").toString("latin1");
+}

@@ -1,7 +1,7 @@
 /** Connects to Redis or Valkey: one server, a cluster, or servers behind Sentinel. */
 import { once } from "node:events";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
-import { inTime } from "../../runtime/in-time.ts";
+import { inTime } from "../../runtime/event-loop.ts";
 import { answerTimeoutMs, redisInTime } from "./redis-breaker.ts";
 
 const connectTimeoutMs = 1_000;

@@ -1,7 +1,7 @@
 /** Finds the caller that a bearer token stands for. */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import { inTime } from "../../../runtime/in-time.ts";
+import { inTime } from "../../../runtime/event-loop.ts";
 import { OperatorError } from "../../../runtime/operator-error.ts";
 import { ownKeyHash } from "./key-format.ts";
 import type { KeyStore } from "./key-store.ts";

@@ -1,6 +1,6 @@
 /** Makes bodies one after the other, and gives each to all readers who wait for it. */
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { inTurns } from "../../../runtime/in-turns.ts";
+import { inTurns } from "../../../runtime/event-loop.ts";
 import { answersPerTurn } from "../../../runtime/shared-read.ts";
 import { ApiError } from "../../http/api-error.ts";
 import type { Body } from "./snapshot.ts";

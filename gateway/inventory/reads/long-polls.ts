@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { ROOT_CONTEXT, context as traces } from "@opentelemetry/api";
 import type { Admission } from "../../admission/admission.ts";
 import type { ApiError } from "../../http/api-error.ts";
-import { copyOf } from "../../http/copy-of.ts";
+import { copyOf } from "../../http/request.ts";
 import { contextOf, type HeaderList, type RequestContext, reverifyAfter } from "../../http/request-context.ts";
 import { Shares } from "../../http/shares.ts";
 import { readWait } from "../input.ts";

@@ -1,3 +1,6 @@
+/** What has to know how Node's event loop runs: a wait for an answer, and work that lets others in between. */
+import { setImmediate as nextTurn } from "node:timers/promises";
+
 /**
  * Waits for an answer. One that arrived while this thread was busy is in time, although its timer fires first.
  *
@@ -12,5 +15,13 @@ export async function inTime<T>(answer: Promise<T>, timeoutMs: number, lateError
     return await Promise.race([answer, promise]);
   } finally {
     clearTimeout(timer);
+  }
+}
+
+/** Does work for each item, for at most `perTurn` items in one turn. */
+export async function inTurns<T>(items: readonly T[], perTurn: number, work: (item: T) => void): Promise<void> {
+  for (let i = 0; i < items.length; i++) {
+    if (i > 0 && i % perTurn === 0) await nextTurn();
+    work(items[i]!);
   }
 }
