@@ -37,7 +37,7 @@ import { type Adjustment, toAdjustmentsBody, toRequests, type UpdateEntry } from
 
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
 export type * from "./inventory-api.ts";
-export { InventoryApiError } from "./inventory-api-error.ts";
+export { type ErrorCode, InventoryApiError } from "./inventory-api-error.ts";
 export type * from "./types.ts";
 export type { Adjustment, UpdateEntry } from "./update-batches.ts";
 

@@ -36,18 +36,22 @@ function escaped(text: string): string {
   return text.replaceAll("\\", "\\\\");
 }
 
+/** Says in a sample of changes why it prints nothing at first. */
+const waits = "the answer comes with the next change, after 90 s at the latest";
+
 function curl({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
   const authorization = '-H "Authorization: Bearer $KEY"';
   const parts = [
-    "curl --fail-with-body",
+    "curl -sS --fail-with-body -w '\\n'",
     authorization,
     ...(isKeyed ? ['-H "Idempotency-Key: $(openssl rand -hex 16)"'] : []),
     ...(body === undefined ? [] : [`-X ${method} -H "Content-Type: application/json"`, `-d '${body}'`]),
-    ...(listUrl ? ['-G --data-urlencode "since=$ETAG"'] : []),
+    ...(listUrl ? ['-H "Prefer: wait=90"', '-G --data-urlencode "since=$ETAG"'] : []),
     url,
   ];
   return lines(
     listUrl && `ETAG=$(curl -f -s -I -o /dev/null -w '%header{etag}' \\\n  ${authorization} \\\n  ${listUrl})`,
+    listUrl && `# ${waits}`,
     parts.join(" \\\n  "),
   );
 }
@@ -58,6 +62,7 @@ function javaScript({ method, url, body, isKeyed, listUrl }: SampledRequest): st
     `const headers = {\n  Authorization: \`Bearer \${process.env.KEY}\`,`,
     body !== undefined && '  "Content-Type": "application/json",',
     isKeyed && '  "Idempotency-Key": crypto.randomUUID(),',
+    listUrl && `  Prefer: "wait=90", // ${waits}`,
     "};",
     listUrl && `const list = await fetch("${listUrl}", { method: "HEAD", headers });`,
     listUrl && 'const since = encodeURIComponent(list.headers.get("etag"));',
@@ -80,6 +85,7 @@ function python({ method, url, body, isKeyed, listUrl }: SampledRequest): string
     `    "Authorization": f"Bearer {os.environ['KEY']}",`,
     body !== undefined && '    "Content-Type": "application/json",',
     isKeyed && '    "Idempotency-Key": str(uuid.uuid4()),',
+    listUrl && `    "Prefer": "wait=90",  # ${waits}`,
     "}",
     "try:",
     listUrl && `    list_head = urllib.request.Request("${listUrl}", method="HEAD", headers=headers)`,
@@ -114,6 +120,7 @@ function go({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
     authorize("request"),
     body !== undefined && '\trequest.Header.Set("Content-Type", "application/json")',
     isKeyed && '\trequest.Header.Set("Idempotency-Key", rand.Text()) // Go 1.24 or later',
+    listUrl && `\trequest.Header.Set("Prefer", "wait=90") // ${waits}`,
     "\tresponse, err := http.DefaultClient.Do(request)",
     orFail,
     "\tdefer response.Body.Close()",

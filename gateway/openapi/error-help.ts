@@ -30,7 +30,9 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
     repeat: "Not with this key.",
   },
   invalid_request: {
-    meaning: "A parameter, a header or a member of the body is missing or has no valid value. Nothing was changed.",
+    meaning:
+      "A parameter, a header or a member of the body is missing or has no valid value. With status 501 it is a transfer " +
+      "coding other than chunked, with 505 a version of HTTP other than 1.1 and 1.0. Nothing was changed.",
     action: "Read `message`: it names the fault. Mend the request.",
     repeat: "No: the same request gets the same answer.",
   },
@@ -127,7 +129,7 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
   },
   timeout: {
     meaning:
-      "The answer did not come in time: an update may or may not have happened. With status 408 the request itself " +
+      "The answer did not come in time. If the request was an update, it may or may not have happened. With status 408 the request itself " +
       "did not arrive in time, and nothing was changed.",
     action: "Back off exponentially with some randomness. Read the entry when you need to know what became of it.",
     repeat: "Yes. An update is safe to repeat with the same `Idempotency-Key` or with `If-Match`.",

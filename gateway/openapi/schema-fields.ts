@@ -54,9 +54,13 @@ export function parameterField(document: ShownDocument, parameter: Parameter): F
   return { name, type: `${place}, ${typeOf(document, schema)}`, isRequired: required ?? false, description };
 }
 
-/** The headers of an answer but for those of the limits, which every answer has: their section describes them. */
-export function headerFields({ headers }: ShownAnswer): Field[] {
-  const own = headers.filter(({ name }) => !name.includes("RateLimit"));
+const ofAllAnswers = /RateLimit|^X-Request-Id$/;
+const ofAllErrors = /^(Cache-Control|Link)$/;
+
+/** The headers of an answer without those of all answers or all errors, which sections of the description name. */
+export function headerFields({ status, headers }: ShownAnswer): Field[] {
+  const isError = Number(status) >= 400;
+  const own = headers.filter(({ name }) => !ofAllAnswers.test(name) && !(isError && ofAllErrors.test(name)));
   return own.map(({ name, description }) => ({ name, type: "header", isRequired: false, description }));
 }
 

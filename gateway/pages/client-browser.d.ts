@@ -170,7 +170,7 @@ export type ErrorBody = {
 };
 /** The one error of the client. */
 /** A code of the API, or one of the client's own. */
-type ErrorCode = ErrorBody["code"] | "no_answer" | "unknown_answer";
+export type ErrorCode = ErrorBody["code"] | "no_answer" | "unknown_answer";
 interface ErrorDetails {
     readonly status?: number;
     readonly requestId?: string | undefined;

@@ -26,8 +26,8 @@ beforeAll(async () => {
   const server = createServer(async (request, response) => {
     const body = (await request.toArray()).join("");
     lastBody = body;
-    const { authorization, "content-type": type = null, "idempotency-key": key } = request.headers;
-    const seen = JSON.stringify({ method: request.method, path: request.url, authorization, type, key, body });
+    const { authorization, prefer, "content-type": type = null, "idempotency-key": key } = request.headers;
+    const seen = JSON.stringify({ method: request.method, path: request.url, authorization, prefer, type, key, body });
     response.setHeader("Content-Type", "application/json");
     response.setHeader("ETag", '"list-7"');
     if (authorization === "Bearer ps_invalid") response.statusCode = 401;
@@ -100,6 +100,7 @@ describe.each(Object.entries(languages))("samples in %s", (lang, language) => {
       const { stdout } = await runSample(language, sampleOf(verb, path));
       expect(stdout).toContain("9223372036854775807");
       for (const part of [method, url, "Bearer ps_test_key"]) expect(stdout).toContain(part);
+      expect(stdout.includes("wait=90")).toBe(path === "/inventory/changes");
       if (method === "GET") return;
       for (const part of ["application/json", ...sent[path]!]) expect(stdout).toContain(part);
       expect(JSON.parse(lastBody)).toEqual(paths[path]![verb]!.requestBody!.content["application/json"]!.example);
