@@ -23,7 +23,7 @@ export function connectionFault(details: string): ConnectionFault | undefined {
     return { kind: "no-service", text: `no service answers (${last})` };
   }
   if (/certificate|altname|\bcert\b/i.test(last)) {
-    const text = `the service's certificate cannot be trusted, or is for another name (${last})`;
+    const text = `the service's certificate cannot be trusted (ca), or is for another name (serverName): ${last}`;
     return { kind: "certificate", text };
   }
   // Where the other side has only closed the connection, grpc-js knows no reason.

@@ -56,7 +56,7 @@ test("an operator is told that the service's certificate cannot be trusted, or h
   for (const { ca } of [own, other]) {
     const files = { ...(await own.issue({ names: ["DNS:gateway"] })), ca };
     const fault = await faultAt(port, { ...files, serverName: "inventory.example" });
-    expect(fault).toContain("the service's certificate cannot be trusted, or is for another name");
+    expect(fault).toContain("the service's certificate cannot be trusted (ca), or is for another name (serverName)");
     expect(fault).toContain("see GATEWAY_INVENTORY_TLS_CA and GATEWAY_INVENTORY_TLS_SERVER_NAME");
   }
 });
