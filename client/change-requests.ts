@@ -10,9 +10,9 @@ import { invariant } from "../runtime/invariant.ts";
 import { InventoryError, refusalOf, toInventoryError } from "./inventory-error.ts";
 import {
   checkAbsent,
+  checkAdjustment,
   checkArguments,
   checkArray,
-  checkDelta,
   checkEntry,
   checkRevisions,
   checkText,
@@ -108,7 +108,7 @@ function checkChange(given: QuantityChange): QuantityChange {
     checkEntry(change);
     checkAbsent("requestId", change.requestId, "beside quantity: use an idempotencyKey");
   } else {
-    checkDelta(change);
+    checkAdjustment(change);
     checkAbsent("quantity", change.quantity, "beside delta: use one of them");
   }
   if (change.expectedRevisions === undefined) return change;

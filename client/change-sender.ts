@@ -186,7 +186,7 @@ function isUnanswered(outcome: ChangeOutcome): boolean {
   return mayHaveHappened(outcome) && (outcome as InventoryError).errorReason === undefined;
 }
 
-/** Whether a change was refused because too many wait: in this client, which says nothing of a service, or in one. */
+/** Whether a change was refused because a queue is full: that of this client or that of a service. */
 function isQueueFull(outcome: ChangeOutcome): boolean {
   return outcome instanceof InventoryError && outcome.errorReason === "QUEUE_FULL";
 }

@@ -27,9 +27,9 @@ import { InventoryError, notSent } from "./inventory-error.ts";
 import { toPastChange, toWireQuestion } from "./past-changes.ts";
 import {
   checkAddress,
+  checkAdjustment,
   checkArguments,
   checkArray,
-  checkDelta,
   checkDifferent,
   checkEntry,
   checkExpected,
@@ -122,7 +122,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     adjust: async (adjustment, options) => {
       const { requestId } = checkArguments(adjustment, "petId", "delta", "requestId", "reason");
       // "undefined" would be one id for all adjustments
-      const change = { ...checkDelta(adjustment), requestId: checkText("requestId", requestId) };
+      const change = { ...checkAdjustment(adjustment), requestId: checkText("requestId", requestId) };
       const { replayed, ...item } = await applyOne(change, begin(options));
       return { item, replayed };
     },
@@ -131,7 +131,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
       const { adjustments, requestId } = checkArguments(batch, "adjustments", "requestId");
       const all = checkArray("adjustments", adjustments, maxGroupChanges).map((adjustment) => {
         checkArguments(adjustment, "petId", "delta", "expectedRevision", "reason");
-        return { ...checkDelta(adjustment), expectedRevisions: checkExpected(adjustment.expectedRevision) };
+        return { ...checkAdjustment(adjustment), expectedRevisions: checkExpected(adjustment.expectedRevision) };
       });
       const changes = checkDifferent("adjustments", all);
       const idempotencyKey = { key: checkText("requestId", requestId) };

@@ -36,7 +36,7 @@ export function connectionFault(details: string): ConnectionFault | undefined {
   return { kind: "other-protocol", text };
 }
 
-const tlsFault = "TLS has to be on at both sides or at none";
+const tlsFault = "only one side uses TLS";
 
 const refusedCertificate =
-  "where it is on, the service may have refused this client's certificate (authority, dates, clientAuth), or this client does not trust the service's (`ca`)";
+  "where both do, the service may have refused this client's certificate (authority, dates, clientAuth), or this client does not trust the service's (`ca`)";

@@ -32,7 +32,7 @@ export function checkEntry({ petId, quantity }: { readonly petId: bigint; readon
 }
 
 /** Passes on the petId, the delta and the reason of an adjustment. @throws InventoryError INVALID_ARGUMENT */
-export function checkDelta(adjustment: {
+export function checkAdjustment(adjustment: {
   readonly petId: bigint;
   readonly delta: number;
   readonly reason?: string | undefined;
@@ -108,7 +108,7 @@ const maxTextLength = 1_000;
 export function checkText(name: string, value: unknown): string {
   if (typeof value !== "string") throw invalid(`${name} must be a string`);
   if (value.length <= maxTextLength && value.isWellFormed()) return value;
-  throw invalid(`${name} must be at most ${maxTextLength} characters, without half ones`);
+  throw invalid(`${name} must be at most ${maxTextLength} characters, without lone surrogates`);
 }
 
 /** Refuses what would be left out in silence. @throws InventoryError INVALID_ARGUMENT that names it */

@@ -18,7 +18,7 @@ for (const [path, text] of Object.entries(made)) {
 
 const marked = spawnSync("git", ["grep", "-nE", "^(<{7}|>{7}) "], { encoding: "utf8" }).stdout ?? "";
 if (marked !== "") {
-  process.stderr.write(`left of a merge:\n${marked}`);
+  process.stderr.write(`marks of an unfinished merge:\n${marked}`);
   process.exitCode = 1;
 }
 

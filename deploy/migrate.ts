@@ -4,7 +4,7 @@ import "../runtime/node-version.ts";
 import { Option } from "commander";
 import { keyMigrations } from "../gateway/accounts/cli/account-migrations.ts";
 import { keyDatabaseSetting, keySettings } from "../gateway/config.ts";
-import { databaseSetting, inventorySettings } from "../inventory-svc/config.ts";
+import { inventorySettings, stockDatabaseSetting } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/stock/stock-migrations.ts";
 import { counted, createCommand, exitUsage, runCommand } from "../runtime/command-line.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
@@ -26,7 +26,7 @@ const schemas = {
   },
   inventory: {
     url: "INVENTORY_DATABASE_URL",
-    setting: databaseSetting,
+    setting: stockDatabaseSetting,
     migrations: stockMigrations,
     service: "inventory-svc",
   },
@@ -43,8 +43,8 @@ interface Options {
 const description = "Brings the schemas of both tiers up to date. Safe to run from several machines at once.";
 const command = createCommand("migrate", description, settings)
   .addOption(new Option("--only <tier>", "migrates only this tier").choices(Object.keys(schemas)))
-  .option("--down", "takes the last step of the tier of --only back instead")
-  .option("--drop-data <step>", "lets --down drop data, too, if that is the last step")
+  .option("--down", "undoes the last step of the tier that --only names")
+  .option("--drop-data <step>", "lets --down drop data, provided that <step> is the last step")
   .action(async ({ down, only, dropData }: Options) => {
     if (down && !only) return command.error("error: --down needs --only gateway or --only inventory", usage);
     if (dropData && !down) return command.error("error: --drop-data is for --down", usage);

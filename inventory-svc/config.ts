@@ -61,8 +61,8 @@ export const stockSettings = {
   INVENTORY_HISTORY_DAYS: inventorySettings.INVENTORY_HISTORY_DAYS,
 };
 
-/** What messages call the setting of the database, with its tier. */
-export const databaseSetting = "INVENTORY_DATABASE_URL (inventory-svc)";
+/** How messages refer to the setting of the database: with its tier. */
+export const stockDatabaseSetting = "INVENTORY_DATABASE_URL (inventory-svc)";
 
 export type InventoryConfig = ReturnType<typeof readInventoryConfig>;
 
@@ -82,7 +82,7 @@ export function readInventoryConfig(env: NodeJS.ProcessEnv) {
       faults.push(`INVENTORY_TLS_ROLES: must be set with ${tlsNames.cert}, and only then`);
     }
     if (INVENTORY_LISTEN && !isLoopback(INVENTORY_LISTEN.host) && !usesTls && !INVENTORY_INSECURE) {
-      faults.push("INVENTORY_LISTEN: must be a loopback address without TLS, unless INVENTORY_INSECURE=1 is set");
+      faults.push("INVENTORY_LISTEN: without TLS it must be a loopback address, unless INVENTORY_INSECURE=1 is set");
     }
     return faults;
   });

@@ -13,8 +13,8 @@ import { LogOutput } from "../runtime/log-output.ts";
 import { type RunningProcess, runProcess, untilReady } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
 import { mutualTls, type OnDenied } from "./access/credentials.ts";
-import { actorOf } from "./access/identities.ts";
-import { databaseSetting, inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
+import { actorFinder } from "./access/identities.ts";
+import { inventorySettings, readInventoryConfig, serviceTls, stockDatabaseSetting } from "./config.ts";
 import { createRpcServer } from "./grpc-server.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
 import { connectionGraceMs } from "./rpc/served-calls.ts";
@@ -44,8 +44,8 @@ async function start(): Promise<RunningProcess> {
 
   const metrics = createServiceMetrics(log);
   output.expose(metrics.registry, "inventory");
-  const risks = new DatabaseRisks(log, databaseSetting);
-  const db = await blamingDatabase(databaseSetting, async () =>
+  const risks = new DatabaseRisks(log, stockDatabaseSetting);
+  const db = await blamingDatabase(stockDatabaseSetting, async () =>
     openDatabase(config.INVENTORY_DATABASE_URL, {
       ...databaseDefaults,
       onConnected: risks.see,
@@ -86,7 +86,7 @@ async function start(): Promise<RunningProcess> {
       store,
       history: new StockHistory(db),
       keepsHistory,
-      actorOf: actorOf(config.INVENTORY_TLS_ROLES ?? new Map()),
+      actorOf: actorFinder(config.INVENTORY_TLS_ROLES ?? new Map()),
       commits,
       feed,
       lists: new ListFeed(store, entriesPerMessage),
@@ -105,7 +105,7 @@ async function start(): Promise<RunningProcess> {
       log,
       ready: async () => {
         if (isLeaving) throw new Error("draining");
-        await blamingDatabase(databaseSetting, () => store.ping());
+        await blamingDatabase(stockDatabaseSetting, () => store.ping());
         return risks.check();
       },
     }),
@@ -118,7 +118,7 @@ async function start(): Promise<RunningProcess> {
     drainDelaySeconds: config.DRAIN_DELAY_SECONDS,
     drainSeconds: config.DRAIN_SECONDS,
     addresses: { listen, admin: admin.address },
-    canServe: () => untilReady(() => blamingDatabase(databaseSetting, () => store.ping()), log, draining.signal),
+    canServe: () => untilReady(() => blamingDatabase(stockDatabaseSetting, () => store.ping()), log, draining.signal),
     join: () => {
       server.ready();
       stopCleanup = startCleanup({
@@ -127,7 +127,7 @@ async function start(): Promise<RunningProcess> {
         onError: (err) => log.warn({ err }, "a part of the clean-up has failed; the next attempt is in a minute"),
         onWait: () =>
           log.warn(
-            "old changes and removals are kept for now: the clock of the database went on by hours in which no service noted the time. If it was set forward, correct it: 8 hours after that they are deleted",
+            "nothing old is deleted for 8 hours: by the clock of the database no service has run for more than 2 hours. If that is so, all is well; if the clock was set forward, set it right within these 8 hours",
           ),
       });
     },

@@ -22,7 +22,7 @@ export interface ServiceMetrics {
   readonly onDequeued: GroupCommitOptions["onDequeued"];
   /** Measures write transactions. */
   readonly onWritten: GroupCommitOptions["onWritten"];
-  /** Shows how the parts stand when it is scraped. */
+  /** Adds gauges of the database, the store and the queue to the registry. Each scrape reads them. */
   readonly expose: (parts: ServiceParts) => void;
   /** Logs the errors that are only counted so far. */
   readonly close: () => void;
@@ -49,7 +49,7 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
   const sizes = distribution("commit_changes", "Changes in a transaction", sizeBounds).series();
   const commits = distribution("commit_duration_seconds", "Write transactions, with their retries");
   const [committed, failed] = [commits.series({ outcome: "committed" }), commits.series({ outcome: "failed" })];
-  // Series by status code, of the methods that there are: a path comes from the caller.
+  // A set of series for each method of the contract. All other paths, which callers may choose, share one.
   const known = Object.values(InventoryServiceService).map(({ path }) => {
     return [path as string, { method: path.slice(path.lastIndexOf("/") + 1), byCode: [] as Series[] }] as const;
   });

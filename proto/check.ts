@@ -17,7 +17,7 @@ if (process.argv.includes("--accept")) {
     generate(fresh);
     execFileSync("diff", ["-r", join(fresh, "gen"), join(import.meta.dirname, "gen")], { stdio: "inherit" });
   } catch {
-    console.error("proto/gen is out of date: run npm run generate");
+    console.error("proto/gen is out of date, or could not be made again: run npm run generate");
     process.exitCode = 1;
   } finally {
     rmSync(fresh, { recursive: true });

@@ -19,7 +19,7 @@ export interface MetricOptions {
 export function createRegistry(): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
-  const help = "Times that something which must always hold did not hold; the request or the answer was refused";
+  const help = "How often something that must always hold did not hold; the request or the answer was refused";
   counter({ name: "invariant_failures_total", help, registry, labelNames: ["text"] }, () => {
     const failures = invariantFailures();
     if (failures.size === 0) return 0; // the series is there before anything fails

@@ -7,8 +7,8 @@ import { reasonFields } from "./operator-error.ts";
 import { SettingsError } from "./settings.ts";
 
 /**
- * The time after the first signal in which further signals count as that one: a terminal and systemd signal every
- * process of the group, and npm passes its signal on.
+ * For this long after the first signal, further ones count as the same stop. One stop can send several: a terminal and
+ * systemd signal every process of a group, and npm passes its signal on.
  */
 export const forceAfterMs = 1_000;
 
@@ -107,7 +107,7 @@ async function drain(running: RunningProcess, delaySeconds: number): Promise<voi
 /**
  * Resolves once `check` does, or rejects with the reason of the signal. Until then the process stays up and logs why it
  * cannot serve: a database that is still starting, or a schema that is still being migrated, is no reason for a
- * restart. A setting that turns out to be wrong is: it rejects with the SettingsError of the check.
+ * restart. No wait mends a wrong setting: it rejects with the SettingsError of the check.
  */
 export async function untilReady(check: () => Promise<unknown>, log: Logger, signal?: AbortSignal): Promise<void> {
   let lastKind = "";

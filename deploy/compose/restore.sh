@@ -16,7 +16,7 @@ docker compose run --rm stock restored
 docker compose start inventory-svc
 cat <<'END'
 Restored. Each key that was revoked or rotated after the backup works again, and the successors of rotated ones are gone.
-Revoke them, issue new ones, then start the gateways:
+Revoke the former, issue new keys, then start the gateways:
   docker compose run --rm keys revoke KEY_ID
   docker compose start gateway
 END

@@ -64,7 +64,7 @@ test("an operator is told that the service's certificate cannot be trusted, or h
 test("an operator is told that the service has TLS and the gateway does not", async () => {
   const { cert, key } = await (await createAuthority(stack)).issue({ names: ["DNS:inventory"] });
   const port = await listen(createTlsServer({ cert: await readFile(cert), key: await readFile(key) }));
-  expect(await faultAt(port)).toContain("TLS has to be on at both sides or at none");
+  expect(await faultAt(port)).toContain("only one side uses TLS");
 });
 
 test("an operator is told in one line that the gateway has TLS and the service does not", async () => {

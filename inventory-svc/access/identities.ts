@@ -3,7 +3,7 @@ import type { Actor } from "../stock/change.ts";
 import { type RoleTable, roles } from "./roles.ts";
 
 /** Makes a function that finds the actor for the ledger: of several names the one with the highest role. */
-export function actorOf(table: RoleTable): (certificateNames: string | undefined) => Actor {
+export function actorFinder(table: RoleTable): (certificateNames: string | undefined) => Actor {
   const rankOf = (identity: string) => roles.indexOf(table.get(identity)!);
   return (certificateNames) => {
     const [name] = identitiesOf(certificateNames).sort((a, b) => rankOf(b) - rankOf(a));

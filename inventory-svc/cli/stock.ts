@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * The operators' command line of the stock, `npm run stock --`: imports, exports, a removal, and the history of an
- * entry.
+ * The operators' command line of the stock, `npm run stock --`: imports, exports, a removal, the history of an entry,
+ * and a new epoch after a restore.
  */
 import "../../runtime/node-version.ts";
 import { createWriteStream } from "node:fs";
@@ -16,7 +16,7 @@ import { updateSchema } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
-import { databaseSetting, stockSettings } from "../config.ts";
+import { stockDatabaseSetting, stockSettings } from "../config.ts";
 import { ListFeed } from "../stock/list-feed.ts";
 import { StockHistory } from "../stock/stock-history.ts";
 import { stockMigrations } from "../stock/stock-migrations.ts";
@@ -34,7 +34,7 @@ type Work = (store: StockStore, history: StockHistory) => Promise<void>;
 async function withStore(work: Work, prepare: (url: string) => Promise<void> = async () => {}): Promise<void> {
   const config = readSettings(stockSettings, process.env);
   const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS, INVENTORY_HISTORY_DAYS } = config;
-  await blamingDatabase(databaseSetting, async () => {
+  await blamingDatabase(stockDatabaseSetting, async () => {
     await prepare(INVENTORY_DATABASE_URL);
     const db = openDatabase(INVENTORY_DATABASE_URL, {
       ...databaseDefaults,
@@ -114,7 +114,7 @@ function refuse(self: Command, fault: string): never {
 }
 
 const description =
-  "Imports and exports the entries of the stock as files, CSV or NDJSON with petId, quantity and status; removes an entry, and shows who changed it.";
+  "Imports and exports the entries of the stock as files, CSV or NDJSON with petId, quantity and status; removes an entry, shows who changed it, and begins a new epoch after a restore.";
 const program = createCommand("stock", description, stockSettings);
 
 const formatOption = () =>

@@ -72,7 +72,7 @@ export function toRpcError(error: unknown): RpcError {
   return new RpcError("INTERNAL", "internal error", { cause: error });
 }
 
-/** Passes on the result of a call that is safe to repeat: an unknown outcome becomes an error that says so. */
+/** Passes on the result of a call that is safe to repeat: the error of an unknown outcome becomes retryable. */
 export async function asRetryable<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;

@@ -191,7 +191,7 @@ export function questionStream<Question, Answer>(
 /** The log level for the end of a call. */
 export function logLevel(error: RpcError | undefined): "debug" | "info" | "warn" | "error" {
   if (error === undefined) return "debug";
-  if (error.code === status.PERMISSION_DENIED) return "warn"; // a caller that lacks the right or the role
-  if (error.cause instanceof QueueFullError) return "debug"; // there may be thousands in one message
+  if (error.code === status.PERMISSION_DENIED) return "warn"; // a caller without the role
+  if (error.cause instanceof QueueFullError) return "debug"; // there may be a thousand in one message
   return isOurFault(error.code) ? "error" : "info";
 }

@@ -40,8 +40,8 @@ export interface CleanupOptions {
 }
 
 /**
- * Forgets what is old now and every minute. Every replica does this, so that none has to be chosen: the second one
- * finds nothing to do.
+ * Deletes what is old, at once and then every minute. Every replica does this, so that none has to be chosen: the
+ * second one finds nothing to do.
  *
  * @returns a function that ends it, and that resolves when its last statement has ended
  */

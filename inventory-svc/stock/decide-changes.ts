@@ -22,7 +22,7 @@ export interface BatchInput {
   readonly records: Iterable<OnceRecord>;
   /** The revision of the stock before the first change. */
   readonly revision: bigint;
-  /** The lowest id in the ledger, or 0. */
+  /** The lowest id in the ledger if that is below 0, otherwise 0. */
   readonly lowestId: bigint;
 }
 
@@ -62,7 +62,7 @@ class WorkingStock {
     const { changes } = group;
     const ids = changes.flatMap((change) => change.once?.id ?? []);
     const known = ids.filter((id) => this.#onceRecords.has(id)).length;
-    // Old records are deleted one by one. A group of which only some are left must not be answered as half a repeat.
+    // The clean-up may delete some records of a group first. Those that are left must not answer half a repeat.
     const isPart = group.isAllOrNothing && known > 0 && known < changes.length;
     const isReused = isPart || new Set(ids).size < ids.length || changes.some((change) => this.#isReused(change));
     if (isReused) return changes.map(() => ({ kind: "id_reused" }));

@@ -177,7 +177,7 @@ async function inCommitSpan<T>(batch: readonly QueuedWrite[], commit: () => Prom
   const [first, ...others] = batch.flatMap(({ span }) => span ?? []);
   const parent: Context = first ? trace.setSpan(ROOT_CONTEXT, first) : ROOT_CONTEXT;
   const options = {
-    attributes: { "petstore.parts": batch.length },
+    attributes: { "petstore.groups": batch.length },
     links: others.map((other) => ({ context: other.spanContext() })),
   };
   return await inSpan("commit", options, parent, async (span) => {

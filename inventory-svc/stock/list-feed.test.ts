@@ -1,6 +1,6 @@
 import type { ListedItem } from "../../proto/pet.ts";
 import { InvariantError } from "../../runtime/invariant.ts";
-import { type FeedPage, ListFeed } from "./list-feed.ts";
+import { ListFeed, type ListFeedPage } from "./list-feed.ts";
 import { TooManyAtOnceError } from "./stock-errors.ts";
 
 /** A stock of rows from 1 to `count`, a list feed of it in parts of 10, and what the feed has read. */
@@ -18,9 +18,10 @@ function stock(count: number) {
   return { state, rowsAfter, position, feed: new ListFeed({ position, rowsAfter }, 10) };
 }
 
-const petIdsOf = (pages: readonly FeedPage[]) => pages.flatMap(({ rows }) => rows.map(({ petId }) => Number(petId)));
+const petIdsOf = (pages: readonly ListFeedPage[]) =>
+  pages.flatMap(({ rows }) => rows.map(({ petId }) => Number(petId)));
 const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, i) => from + i);
-const all = (load: AsyncIterable<FeedPage>) => Array.fromAsync(load);
+const all = (load: AsyncIterable<ListFeedPage>) => Array.fromAsync(load);
 
 test.each([0, 9, 10, 11, 95])("a load of %i rows begins with an empty part and gives each row once", async (count) => {
   const [first, ...rest] = await all(stock(count).feed.load(undefined));

@@ -5,7 +5,7 @@ import { TooManyAtOnceError } from "./stock-errors.ts";
 import type { StockStore } from "./stock-store.ts";
 
 /** A page of the list. */
-export interface FeedPage {
+export interface ListFeedPage {
   /** The position of the stock before the first page was read. The same in every page. */
   readonly position: Position;
   /** Entries and tombstones, in the order of petId. */
@@ -18,10 +18,10 @@ interface SharedRows {
   readonly load: number;
 }
 
-/** Maximum loads at once: each may hold a part that its caller has not read yet. */
+/** Maximum loads at once: each may hold a page that its caller has not read yet. */
 const maxLoads = 200;
 
-/** Parts that are kept for the loads that follow. */
+/** Pages that are kept for the loads that follow. */
 const maxKept = 64;
 
 /**
@@ -38,19 +38,19 @@ export class ListFeed {
   #begun = 0;
   #running = 0;
 
-  /** @param limit maximum rows of a part */
+  /** @param limit maximum rows of a page */
   constructor(store: Pick<StockStore, "position" | "rowsAfter">, limit: number) {
     this.#store = store;
     this.#limit = limit;
   }
 
   /**
-   * Loads the list. The first part is empty and comes before any row is read.
+   * Loads the list. The first page is empty and comes before any row is read.
    *
    * @param after the petId after which to begin; undefined for the whole list
    * @throws StockUnavailableError, TooManyAtOnceError
    */
-  async *load(after: bigint | undefined): AsyncGenerator<FeedPage> {
+  async *load(after: bigint | undefined): AsyncGenerator<ListFeedPage> {
     if (this.#running >= maxLoads) throw new TooManyAtOnceError("lists");
     this.#running += 1;
     try {

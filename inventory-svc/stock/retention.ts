@@ -21,8 +21,9 @@ export class Retention {
    *
    * @param ageMs by the clock of the database
    * @param limit maximum changes
-   * @param kind those that made a revision, or those that happened once and made none; the ids of both begin at 0
-   * @param after the id of the change after which to begin
+   * @param kind `revisions`: changes that made a revision, whose ids are above 0. `repeatable`: changes that happened
+   *   once and made none, whose ids are below 0
+   * @param after the id after which to begin, counted away from 0; 0 for the first step
    * @returns the id to go on after; undefined when no other change is that old
    * @throws StockUnavailableError
    */

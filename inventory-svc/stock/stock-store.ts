@@ -212,8 +212,8 @@ export class StockStore {
    * Begins a new epoch after the database was restored from a backup. Positions of the old epoch may not hold for the
    * restored stock, so every caller that has one must list the stock again.
    *
-   * The head jumps to the time in microseconds by the database's clock, which no epoch reaches by counting. A
-   * head that is past it, because the clock was wrong at an earlier restore, grows by that time. That is more than
+   * The head jumps to the database's time in microseconds, which no epoch reaches by counting. If it is past that time,
+   * because the clock was wrong at an earlier restore, the time is added to it. In both cases it moves by more than
    * all changes since the backup, or since an earlier restore of it, can have added. So no revision is used twice, and
    * a caller that knows an entry's revision from before the restore cannot mistake another state for it. The exception:
    * the database's clock is set back between two restores of one backup.

@@ -3,7 +3,7 @@ import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
 import type { ListedItem, Position } from "../../proto/pet.ts";
 import { isRetryable } from "../../runtime/database/database-errors.ts";
-import { lostItsServer } from "../../runtime/database/open.ts";
+import { lostServerInUse } from "../../runtime/database/open.ts";
 import {
   clockMs,
   matchedRows,
@@ -76,7 +76,7 @@ export async function writeInTransaction(
         : { written: new Map(wanted.map((request) => [request, []])), ledgerChanges: [] };
     } catch (error) {
       if (error instanceof OutcomeUnknownError || error instanceof InvariantError) throw error;
-      const mayRetry = (failures === 1 && lostItsServer(error)) || isRetryable(error);
+      const mayRetry = (failures === 1 && lostServerInUse(error)) || isRetryable(error);
       if (!mayRetry || failures === maxAttempts) throw new StockUnavailableError(error);
     }
   }

@@ -58,7 +58,7 @@ export function isRetryable(error: unknown): boolean {
  * SQLSTATE class 08, as from a Galera node that has left its cluster), the server has ended it for its silence, or the
  * server takes no writes.
  */
-export function isLostServer(error: unknown): boolean {
+export function showsLostServer(error: unknown): boolean {
   const { fatal = false, sqlState = "" } = error as { fatal?: boolean; sqlState?: string };
   const wasSilent = codeOf(error) === "ER_CLIENT_INTERACTION_TIMEOUT";
   return fatal || sqlState.startsWith("08") || wasSilent || isReadOnly(error);

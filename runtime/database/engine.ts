@@ -26,8 +26,8 @@ export interface Engine {
   /** Statements that give a session what reads and transactions rely on. */
   readonly ownSettings: readonly string[];
   /**
-   * Settings with which an update can be lost, or a read be stale or show an update that a crash takes back, each with
-   * what mends it.
+   * What can lose an update, make a read stale, or show an update that a crash takes back: settings of the server, and
+   * altered tables. Each with what mends it.
    */
   readonly risks: readonly string[];
 }
@@ -103,8 +103,7 @@ function galera(variables: Variables): Omit<Form, "form"> {
   return {
     ownSettings: [
       // Each statement waits until this node has applied what other nodes acknowledged before: reads and BEGIN by bit
-      // 1, UPDATE and DELETE by 2, INSERT by 4. One that changed rows by an older state would miss those that are
-      // newer.
+      // 1, UPDATE and DELETE by 2, INSERT by 4. Otherwise a statement could miss rows that are newer than this node.
       ...((syncWait & 7) === 7 ? [] : [`SET SESSION wsrep_sync_wait = ${syncWait | 7}`]),
       ...(isOn(variables.get("wsrep_dirty_reads")) ? ["SET SESSION wsrep_dirty_reads = OFF"] : []),
     ],

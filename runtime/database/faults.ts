@@ -50,7 +50,8 @@ function databaseFault(error: unknown): string | undefined {
   if (isReadOnly(error)) return `the server is read-only, the URL has to lead to the primary (${said})`;
   if (syscall === "mkdir") return `the folder of the file cannot be made (${said})`;
   if (/^Hostname\/IP does not match/.test(said)) return `the server's certificate is for another host (${said})`;
-  if (error.name === "KnexTimeoutError") return "no server answers (time-out)";
+  if (error.name === "KnexTimeoutError")
+    return "no connection was free in time: no server answers, or all connections are in use";
   if (/^no such table/.test(said)) return `${missing} (${said})`;
   if (/^(no such column|table \S+ has no column)/.test(said)) {
     return `${otherVersion} (${said})`;

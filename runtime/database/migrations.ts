@@ -98,7 +98,7 @@ export async function migrate(
       getMigration: async ({ name, up, down }: Migration) => ({
         up: locked(up),
         down: locked(async (trx) => {
-          // MySQL commits each statement that changes a schema by itself, and this one with the first of them.
+          // Marks the step first: on MySQL the first schema statement of `down` commits the mark with it.
           await trx(tableName).where({ name }).update({ batch: beingTakenBack });
           await down(trx);
         }),

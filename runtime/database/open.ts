@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
-import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./database-errors.ts";
+import { DatabaseStateError, ReadOnlyServerError, showsLostServer } from "./database-errors.ts";
 import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
 import type { PooledConnection, QueryEvent } from "./knex-internals.ts";
 import { checkTaken, configOf, discardAllConnections, discardConnection } from "./knex-internals.ts";
@@ -55,8 +55,8 @@ export async function askAgain(connection: PooledConnection): Promise<Engine> {
   const results = await new Promise<unknown[]>((resolve, reject) => {
     mysql.query(askServer, (error, results) => {
       if (!error) return resolve(results);
-      // The driver sends what waits behind the question when this returns. That may be the rest of a transaction that
-      // is undone, which nothing but this error tells: it would run outside of the transaction.
+      // The driver sends the statements that wait when this callback returns. If the error means that the server has
+      // undone their transaction, which nothing else would tell, they would run outside of it.
       mysql.stream.destroy();
       reject(error);
     });
@@ -87,7 +87,7 @@ const lostServers = new WeakSet<Error>();
  * True for the error of a query whose connection was open but leads to no server that can be used. Another attempt
  * takes a new connection, which may lead to another server.
  */
-export function lostItsServer(error: unknown): boolean {
+export function lostServerInUse(error: unknown): boolean {
   return lostServers.has(error as Error);
 }
 
@@ -181,7 +181,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
         // `connection.destroy()` would leave a query under way without an answer. The end of its stream does not.
         if (bytesRead === bytesAtHalf) return void stream.destroy();
         bytesAtHalf = bytesRead;
-        // Its error may be what tells that the transaction of this connection is undone, as that of `askAgain` may.
+        // As in `askAgain`: an error may be the only sign that the server has undone a transaction.
         connection.ping((error) => error && stream.destroy());
         stream.setTimeout(halfMs);
       });
@@ -229,7 +229,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
   // What one connection has found out holds for the others: they lead to the same server.
   db.on("query-error", (error, { sql }: QueryEvent) => {
     error.message = error.message.replace(`${sql} - `, ""); // which Knex has put before what the driver says
-    if (!isLostServer(error)) return;
+    if (!showsLostServer(error)) return;
     lostServers.add(error);
     discardAllConnections(db, error);
   });

@@ -36,7 +36,7 @@ export class DatabaseRisks {
   }
 
   /**
-   * Returns the settings that put promises at risk, of the server that was seen last, each with what mends it.
+   * Returns what can lose updates or give old reads at the server that was seen last, each with what mends it.
    *
    * @throws OperatorError while connections lead to several servers that take writes
    */
@@ -48,7 +48,10 @@ export class DatabaseRisks {
   /** Takes note of a server. It logs each risk when it appears: after a failover the server may be another one. */
   readonly see = ({ name, risks }: Engine): void => {
     for (const risk of risks.filter((risk) => !this.#known.includes(risk))) {
-      this.#log.warn({ engine: name, risk }, "NOT SAFE: a setting of the database server puts promises at risk");
+      this.#log.warn(
+        { engine: name, risk },
+        "NOT SAFE: the database server, as it is set up, can lose updates or give old reads",
+      );
     }
     this.#known = risks;
   };
@@ -100,7 +103,8 @@ export class DatabaseRisks {
     }
     const risk = `connections lead to several database servers that all take writes (${writers.sort().join(", ")}), so updates can be lost and reads be old: the URL has to lead to the primary alone`;
     this.#severalWriters = new OperatorError(`${this.#setting}: ${risk}`);
-    if (!hadSeveral) this.#log.error({ risk }, "NOT SAFE: the database is not one, so this process is not ready");
+    if (!hadSeveral)
+      this.#log.error({ risk }, "NOT SAFE: connections lead to several database servers, so this process is not ready");
     discardAllConnections(db, this.#severalWriters);
   }
 

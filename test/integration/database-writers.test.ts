@@ -113,7 +113,7 @@ describe("two servers that take writes", () => {
       const line = process
         .output()
         .split("\n")
-        .find((each) => each.includes("NOT SAFE: the database is not one"));
+        .find((each) => each.includes("NOT SAFE: connections lead to several database servers"));
       expect(JSON.parse(line ?? "{}")).toMatchObject({ level: "error", risk });
       targets = [servers[0]!];
       await until(async () => (await readyz(process)).status === 200);

@@ -77,7 +77,7 @@ describe("settings for TLS", () => {
     const all = inventoryTls(files);
     expect(inventory({ ...all, INVENTORY_TLS_KEY: "", INVENTORY_LISTEN: "0.0.0.0:0" })).toEqual([
       expect.stringMatching(/^INVENTORY_TLS_KEY: must be set too/),
-      expect.stringMatching(/^INVENTORY_LISTEN: must be a loopback address without TLS/),
+      expect.stringMatching(/^INVENTORY_LISTEN: without TLS it must be a loopback address/),
     ]);
     expect(inventory({ ...all, INVENTORY_TLS_CERT: "/nowhere/tls.crt", INVENTORY_TLS_CLIENT_CA: files.key })).toEqual([
       "INVENTORY_TLS_CERT: cannot be read (ENOENT)",
@@ -300,7 +300,7 @@ describe("mutual TLS", () => {
 
   // The connection was closed, or reset.
   const closedBeforeGrpc =
-    /^UNAVAILABLE: the connection was closed before gRPC began(?: \(.*ECONN\w+.*\))?: the service has ended, or TLS has to be on at both sides or at none; where it is on, the service may have refused this client's certificate \(authority, dates, clientAuth\), or this client does not trust the service's \(`ca`\)$/;
+    /^UNAVAILABLE: the connection was closed before gRPC began(?: \(.*ECONN\w+.*\))?: the service has ended, or only one side uses TLS; where both do, the service may have refused this client's certificate \(authority, dates, clientAuth\), or this client does not trust the service's \(`ca`\)$/;
   // OpenSSL's reason reaches some calls, and others not.
   const notTrusted = new RegExp(`${closedBeforeGrpc.source}|: the service's certificate cannot be trusted`);
 

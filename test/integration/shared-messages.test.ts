@@ -45,7 +45,7 @@ async function besideOthers<T>(work: () => Promise<T>): Promise<T> {
   return result;
 }
 
-const ofText = "must be at most 1000 characters, without half ones";
+const ofText = "must be at most 1000 characters, without lone surrogates";
 
 test.each<[string, unknown, string]>([
   ["a petId beyond int64", { changes: [{ ...change, petId: 2n ** 63n }] }, "petId must be from -2^63 to 2^63 - 1"],

@@ -4,7 +4,7 @@ import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/gateway.ts";
 import { proxyTest } from "../../gateway/http/client-address.ts";
 import { createPublicServer } from "../../gateway/http/server.ts";
-import { actorOf } from "../../inventory-svc/access/identities.ts";
+import { actorFinder } from "../../inventory-svc/access/identities.ts";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { connectionGraceMs } from "../../inventory-svc/rpc/served-calls.ts";
 import { entriesPerMessage } from "../../inventory-svc/rpc/wire.ts";
@@ -78,7 +78,7 @@ export function startService(
       store: smallPages(store),
       history: new StockHistory(db),
       keepsHistory: true,
-      actorOf: actorOf(new Map()),
+      actorOf: actorFinder(new Map()),
       commits,
       feed: new ChangeFeed((from) => store.changesAfter(from, entriesPerMessage)),
       lists: new ListFeed(store, fewEntries),

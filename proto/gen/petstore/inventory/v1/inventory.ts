@@ -36,8 +36,8 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  *
  * Every refusal carries google.rpc details. It always has an ErrorInfo of the domain "petstore.inventory.v1", with one
  * of the reasons below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that
- * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat and may succeed soon. It
- * is there where "repeat?" below has "yes", and where it has "with an id" and the call has a request_id or an
+ * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat and may succeed soon. A
+ * refusal has it if the column "repeat?" says "yes", or says "with an id" and the call has a request_id or an
  * idempotency_key. gRPC itself refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED and without details. After
  * any other status without details a change may have happened. GROUP_REFUSED means that another change of the group has
  * the reason; HISTORY_OFF, that the service keeps no history.
@@ -319,16 +319,16 @@ export interface ApplyChangesRequest {
 }
 
 /**
- * Changes of one caller, decided in one transaction. Each of them stands alone, unless the group is all_or_nothing. In
- * every group all are refused, and none happens, when one of them is malformed, when one finds the record of another
- * request under its key or request_id, and when two have the same request_id.
+ * Changes of one caller, decided in one transaction. Each stands alone, unless the group is all_or_nothing. Three faults
+ * refuse every change of any group: a malformed change, the record of another request under a key or request_id, and a
+ * request_id that two changes have.
  */
 export interface ChangeGroup {
   /** 1 to 100. With a key, and where they are all or nothing, each names another pet_id. */
   changes: Change[];
   /**
-   * How long the caller waits, in milliseconds since the server accepted the stream: the caller counts from when it got
-   * the headers. What is not decided by then never happens. So a message that comes late does nothing, whatever it was
+   * How long the caller waits, in milliseconds. The server counts from when it accepted the stream. The caller counts
+   * from when it got the headers, so the server gives up first. What is not decided by then never happens. So a message that comes late does nothing, whatever it was
    * that delayed it. Required, and more than 0.
    */
   deadlineMs: number;
@@ -505,7 +505,7 @@ export interface ListChangesRequest {
 }
 
 export interface ListChangesResponse {
-  /** The newest first. Fewer than the limit are the last ones. */
+  /** The newest first. An answer with fewer changes than the limit is the last page. */
   changes: PastChange[];
 }
 
@@ -4651,8 +4651,8 @@ export const InventoryServiceService = {
    * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
    * once, together: a repeat names the same adjustments in the same order.
    *
-   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have, but not where
-   * a field is wrong (INVALID_FIELD); ABORTED when its `expected_revisions` do not hold.
+   * The refusal is that of the first adjustment that is refused, with the reasons of AdjustInventory; ABORTED when its
+   * `expected_revisions` do not hold. The details have its pet_id, but for INVALID_FIELD and REQUEST_ID_REUSED.
    */
   batchAdjustInventory: {
     path: "/petstore.inventory.v1.InventoryService/BatchAdjustInventory" as const,
@@ -4778,8 +4778,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
    * once, together: a repeat names the same adjustments in the same order.
    *
-   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have, but not where
-   * a field is wrong (INVALID_FIELD); ABORTED when its `expected_revisions` do not hold.
+   * The refusal is that of the first adjustment that is refused, with the reasons of AdjustInventory; ABORTED when its
+   * `expected_revisions` do not hold. The details have its pet_id, but for INVALID_FIELD and REQUEST_ID_REUSED.
    */
   batchAdjustInventory: handleUnaryCall<BatchAdjustInventoryRequest, BatchAdjustInventoryResponse>;
   /**
@@ -4941,8 +4941,8 @@ export interface InventoryServiceClient extends Client {
    * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
    * once, together: a repeat names the same adjustments in the same order.
    *
-   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have, but not where
-   * a field is wrong (INVALID_FIELD); ABORTED when its `expected_revisions` do not hold.
+   * The refusal is that of the first adjustment that is refused, with the reasons of AdjustInventory; ABORTED when its
+   * `expected_revisions` do not hold. The details have its pet_id, but for INVALID_FIELD and REQUEST_ID_REUSED.
    */
   batchAdjustInventory(
     request: BatchAdjustInventoryRequest,
