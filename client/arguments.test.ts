@@ -95,6 +95,18 @@ test.each<[string, (client: ReturnType<typeof open>) => Promise<unknown>, string
       }),
     "adjustments must name each petId once",
   ],
+  [
+    "the place of an adjustment that is wrong",
+    (client) =>
+      client.adjustMany({
+        adjustments: [
+          { petId: 1n, delta: 1 },
+          { petId: 2n, delta: 0.5 },
+        ],
+        requestId: "a",
+      }),
+    "adjustments[1].delta must be an integer from -2147483648 to 2147483647",
+  ],
 ])("the client names %s", async (_name, call, message) => {
   expect(await messagesOf([() => call(open())])).toEqual([`INVALID_ARGUMENT: ${message}`]);
 });

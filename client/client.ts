@@ -129,9 +129,10 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
 
     adjustMany: async (batch, options) => {
       const { adjustments, requestId } = checkArguments(batch, "adjustments", "requestId");
-      const all = checkArray("adjustments", adjustments, maxGroupChanges).map((adjustment) => {
+      const all = checkArray("adjustments", adjustments, maxGroupChanges).map((adjustment, i) => {
         checkArguments(adjustment, "petId", "delta", "expectedRevision", "reason");
-        return { ...checkAdjustment(adjustment), expectedRevisions: checkExpected(adjustment.expectedRevision) };
+        const expectedRevisions = checkExpected(adjustment.expectedRevision);
+        return { ...checkAdjustment(adjustment, `adjustments[${i}].`), expectedRevisions };
       });
       const changes = checkDifferent("adjustments", all);
       const idempotencyKey = { key: checkText("requestId", requestId) };

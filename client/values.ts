@@ -31,15 +31,19 @@ export function checkEntry({ petId, quantity }: { readonly petId: bigint; readon
   return { petId: checkInt64("petId", petId), quantity: checkInteger("quantity", quantity, 0, maxQuantity) };
 }
 
-/** Passes on the petId, the delta and the reason of an adjustment. @throws InventoryError INVALID_ARGUMENT */
-export function checkAdjustment(adjustment: {
-  readonly petId: bigint;
-  readonly delta: number;
-  readonly reason?: string | undefined;
-}) {
+/**
+ * Passes on the petId, the delta and the reason of an adjustment.
+ *
+ * @param place stands before the name of a member in an error, as `adjustments[1].`
+ * @throws InventoryError INVALID_ARGUMENT
+ */
+export function checkAdjustment(
+  adjustment: { readonly petId: bigint; readonly delta: number; readonly reason?: string | undefined },
+  place = "",
+) {
   return {
-    petId: checkInt64("petId", adjustment.petId),
-    delta: checkInteger("delta", adjustment.delta, -maxQuantity - 1, maxQuantity),
+    petId: checkInt64(`${place}petId`, adjustment.petId),
+    delta: checkInteger(`${place}delta`, adjustment.delta, -maxQuantity - 1, maxQuantity),
     reason: adjustment.reason,
   };
 }
