@@ -1,7 +1,7 @@
 import { SettingsError } from "../runtime/settings.ts";
 import { type GatewayEnv, readGatewayConfig } from "./config.ts";
 import { deprecationsOf } from "./deprecation-settings.ts";
-import { clientAddressOf } from "./http/client-address.ts";
+import { clientAddressFinder } from "./http/client-address.ts";
 
 const read = (env: GatewayEnv) => readGatewayConfig({ KEY_PEPPER: "a-pepper-that-only-the-tests-know", ...env });
 
@@ -23,7 +23,7 @@ describe("trusted proxies", () => {
   ])("may be %s", (text, proxies) => {
     const { TRUSTED_PROXIES } = read({ TRUSTED_PROXIES: text });
     expect(TRUSTED_PROXIES).toEqual(proxies);
-    clientAddressOf(TRUSTED_PROXIES);
+    clientAddressFinder(TRUSTED_PROXIES);
   });
 
   test.each(["0.0.0.0/0", "::/0", "10.0.0.1, ::/00", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/8/8", "loopback"])(

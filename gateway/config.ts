@@ -86,7 +86,7 @@ export const gatewaySettings = {
     shownDefault: "none: the host of INVENTORY_ADDRESS",
   }),
   INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe(
-    "how long a request may take for the inventory service, from its arrival, and each part of a list that is loaded",
+    "longest wait of a request for the inventory service, from its arrival; also for each part of a list that is loaded",
   ),
   KEYED_UPDATE_TIMEOUT_MS: integer(30_000, 50, 600_000).describe(
     "how long an update with an Idempotency-Key is repeated, from the arrival of its request",
@@ -137,7 +137,9 @@ export const gatewaySettings = {
   KEYED_UPDATES_PER_DAY: integer(200_000, 1, 1_000_000_000).describe(
     "entries that an account may update in a day with an Idempotency-Key; each leaves a record for at least 26 hours",
   ),
-  BAN_REFUSALS_PER_MINUTE: integer(30, 1, 1_000_000).describe("refusals within a minute that lead to a ban"),
+  BAN_REFUSALS_PER_MINUTE: integer(30, 1, 1_000_000).describe(
+    "429s of the account's windows within a minute that lead to a ban; those in the first second do not count",
+  ),
   BAN_LADDER_MINUTES: textLike("[1-9]\\d{0,5}(?:,[1-9]\\d{0,5})*", "must be comma-separated minutes")
     .default("5,15,60")
     .transform((text) => text.split(",").map(Number))

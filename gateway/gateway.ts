@@ -10,7 +10,7 @@ import { rotateKey } from "./accounts/keys/key-rotation.ts";
 import { checkPeppers, readPeppers } from "./accounts/keys/pepper.ts";
 import { type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
 import { deprecationsOf } from "./deprecation-settings.ts";
-import { clientAddressOf } from "./http/client-address.ts";
+import { clientAddressFinder } from "./http/client-address.ts";
 import { contextOf, type HeaderList } from "./http/request-context.ts";
 import { PinnedBodies } from "./inventory/list/pinned-bodies.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
@@ -46,10 +46,10 @@ export interface Gateway {
   readonly router: Router;
   readonly metrics: Registry;
   /**
-   * The headers of what is answered outside the router: the limits of an address, and the end of the operation that a
-   * valid request is for.
+   * The headers of answers that are made outside the router: the limits of the address and, for a valid request, the
+   * deprecation of its operation.
    */
-  readonly headersFor: (address: string, request?: IncomingMessage) => HeaderList;
+  readonly headersOutsideRouter: (address: string, request?: IncomingMessage) => HeaderList;
   /** Counts and logs an invalid request, which is answered outside the router. */
   readonly onMalformed: Observer["onMalformed"];
   /**
@@ -144,7 +144,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     routes,
     admission: limits.admission,
     pages: Router().use(docsPage(pages), accountPage(pages)),
-    clientAddress: clientAddressOf(config.TRUSTED_PROXIES),
+    clientAddress: clientAddressFinder(config.TRUSTED_PROXIES),
     onDeprecatedUse: (accountId, operation) => keys.usage.deprecatedRouteUsed(accountId, operation),
     onDone: observer.onDone,
     onError: observer.onError,
@@ -156,8 +156,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   return {
     router: isTraced ? Router().use(traceRequest, router) : router,
     metrics: observer.metrics,
-    headersFor: (address, request) => [
-      ...limits.admission.headersFor(address),
+    headersOutsideRouter: (address, request) => [
+      ...limits.admission.limitHeadersOf(address),
       ...(request ? deprecationOf(request) : []),
     ],
     onMalformed: observer.onMalformed,
@@ -166,7 +166,11 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       const checkKeys = async () => {
         await keys.store.ping();
         const keysWithout = await checkPeppers(peppers, keys.store);
-        if (keysWithout > 0) log.warn({ keys: keysWithout }, "keys that work get 401: they are of another pepper");
+        if (keysWithout > 0)
+          log.warn(
+            { keys: keysWithout },
+            "valid keys get 401: they were made under a pepper that is neither KEY_PEPPER nor KEY_PEPPER_OLD",
+          );
       };
       await untilReady(() => blamingDatabase(keyDatabaseSetting, checkKeys), log, closing.signal);
       await untilReady(() => blamingService(() => list.readFresh()), log, closing.signal);

@@ -15,7 +15,7 @@ import { localState, redisState, type SharedStateOptions } from "./admission/sha
 import { Strikes } from "./admission/strikes.ts";
 import { type GatewayConfig, keyDatabaseSetting } from "./config.ts";
 import { MemoryWindows } from "./limits/memory-windows.ts";
-import { windowsFor } from "./limits/windows.ts";
+import { windowsByPlan } from "./limits/windows.ts";
 import type { Observer } from "./observability/requests.ts";
 
 /** The configuration, log, clock and observer that every part of the gateway is made with. */
@@ -88,7 +88,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
         if (!isNew) return keys.authenticator.forget(familyId);
         onKeyChange(familyId);
         observer.onBan();
-        log.warn({ familyId, ...ban }, "key banned");
+        log.warn({ familyId, ...ban }, "key banned, with the keys that rotations have made of it");
       },
       onError: (err) => banErrors.add("ban", { err }),
       now,
@@ -102,7 +102,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
     limiter: shared.limiter,
     ownAccountGuard: shared.guards.ownAccount,
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
-    windowsFor: windowsFor(config.PLAN_LIMITS),
+    windowsFor: windowsByPlan(config.PLAN_LIMITS),
     strikes,
     onThrottled: observer.onThrottled,
     now,

@@ -51,7 +51,7 @@ async function start(): Promise<RunningProcess> {
     maxConnections: config.MAX_CONNECTIONS,
     isProxy: proxyTest(config.TRUSTED_PROXIES),
     overload,
-    headersFor: gateway.headersFor,
+    headersOutsideRouter: gateway.headersOutsideRouter,
     onMalformed: gateway.onMalformed,
   });
   let reasonNotReady: string | undefined = "starting";

@@ -8,7 +8,7 @@ import { suiteStack } from "../test/support/stack.ts";
 import { until } from "../test/support/until.ts";
 import type { Principal } from "./accounts/keys/principal.ts";
 import { ApiError, type ErrorCode } from "./http/api-error.ts";
-import { deprecation } from "./http/deprecations.ts";
+import { toDeprecation } from "./http/deprecations.ts";
 import { contextOf } from "./http/request-context.ts";
 import { createRouter, type RouterOptions } from "./router.ts";
 
@@ -20,7 +20,7 @@ const announcement = {
   sunsetAt: new Date("2026-07-01T12:00:00.000Z"),
   isGoneAfterSunset: true,
 };
-const announced = deprecation(announcement, "GET /v1/pets/:petId", "getPet");
+const announced = toDeprecation(announcement, "GET /v1/pets/:petId", "getPet");
 const sunsetMs = announced.goneFromMs;
 
 /** Serves a router that refuses every request, except where the given parts replace its own. */

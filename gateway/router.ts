@@ -87,8 +87,8 @@ function findOperation(routes: readonly Route[], path: string, { method }: Incom
 
 /**
  * What every request goes through: its context, then, for all but the documentation, admission (key, ban, limits,
- * scope), the end of a retired operation, and the handler. It is one layer of the router, because a layer costs as much
- * as the work in it.
+ * scope), a 410 if the operation is retired, and the handler. It is one layer of the router, because a layer costs as
+ * much as the work in it.
  */
 function requestHandler(routes: readonly Route[], options: RouterOptions): RequestHandler {
   const { admission, pages, clientAddress } = options;
@@ -181,7 +181,7 @@ function openContext(
     operationName: "unknown",
     limitHeaders: [],
     shownWindows: [],
-    deprecation: operation?.deprecation?.headers ?? [],
+    deprecationHeaders: operation?.deprecation?.headers ?? [],
     token: "",
     principal: undefined,
     waitsForOthers: false,

@@ -27,7 +27,7 @@ const deps: OperationDeps = {
   list: { readFresh: unused, changesSince: unused },
   pinnedBodies: new PinnedBodies(0),
   longPolls: { holdUntilChange: unused },
-  admission: { isKeyGood: unused, reverifyCaller: unused, reverifyKey: unused },
+  admission: { isKeyKnownGood: unused, reverifyCaller: unused, reverifyKey: unused },
   keyedUpdates: guard,
   stallTimeoutMs: 1_000,
   bodyTimeoutMs: 1_000,

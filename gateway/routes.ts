@@ -5,7 +5,7 @@ import { getUsage, type UsageOptions } from "./accounts/own/own-usage.ts";
 import { getRateLimit } from "./accounts/own/rate-limit.ts";
 import { type RotateKeyOptions, rotateOwnKey } from "./accounts/own/rotate-key.ts";
 import type { Admission, OperationAccess } from "./admission/admission.ts";
-import { type Deprecation, type DeprecationNotices, deprecation } from "./http/deprecations.ts";
+import { type Deprecation, type DeprecationNotices, toDeprecation } from "./http/deprecations.ts";
 import { readPetId } from "./inventory/input.ts";
 import { getInventoryHistory, type HistoryOptions } from "./inventory/reads/history-handler.ts";
 import {
@@ -30,8 +30,8 @@ export interface Operation extends OperationAccess {
    */
   readonly name: string;
   /**
-   * Names of its query parameters: a request with another one is refused. Undefined for the operations of the
-   * specification, which ignore what they do not know.
+   * Names of its query parameters: a request with another one is refused. Undefined for the four operations of
+   * the specification (README), which ignore what they do not know.
    */
   readonly query?: readonly string[];
   /** Set for an operation that is going to end. */
@@ -45,7 +45,7 @@ export type RouteTable = Readonly<Record<`${"GET" | "PATCH" | "POST"} /v1/${stri
 
 export interface OperationDeps extends ReadInventoryOptions, HistoryOptions, UpdateInventoryOptions, UsageOptions {
   readonly stock: StockClient;
-  readonly admission: Pick<Admission, "isKeyGood" | "reverifyCaller" | "reverifyKey">;
+  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyCaller" | "reverifyKey">;
   readonly pets: PassThrough;
   readonly orders: PassThrough;
   /** Undefined where callers may not rotate their keys. */
@@ -66,7 +66,7 @@ export function withDeprecations(table: RouteTable, announcements: DeprecationNo
       const announcement = announcements[operation.name];
       return [
         route,
-        announcement ? { ...operation, deprecation: deprecation(announcement, route, operation.name) } : operation,
+        announcement ? { ...operation, deprecation: toDeprecation(announcement, route, operation.name) } : operation,
       ];
     }),
   );

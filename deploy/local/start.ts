@@ -9,7 +9,7 @@ import { isIP } from "node:net";
 import { join } from "node:path";
 import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
-import { createKey, isWellFormed, ownKeyHash, storedKey } from "../../gateway/accounts/keys/key-format.ts";
+import { createKey, isWellFormed, ownKeyHasher, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { createKeyStore } from "../../gateway/accounts/keys/key-store.ts";
 import { defaultKeyDatabaseUrl, ensurePepper } from "../../gateway/accounts/keys/pepper.ts";
 import { hasOwnLimits, type PlanName, planNames } from "../../gateway/accounts/keys/plans.ts";
@@ -174,7 +174,7 @@ async function prepareKeys(url: string, pepper: string, env: string): Promise<De
     const admin = createKeyAdmin(db, Date.now);
     const keys: Partial<DemoKeys> = {};
     for (const plan of planNames) {
-      const keyHash = kept && ownKeyHash([pepper])(kept[plan]);
+      const keyHash = kept && ownKeyHasher([pepper])(kept[plan]);
       if (keyHash && (await store.findByHash(keyHash))) {
         keys[plan] = kept[plan];
         continue;

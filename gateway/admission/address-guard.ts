@@ -29,6 +29,6 @@ export class AddressGuard {
   }
 
   /** The headers of an address, without a charge. */
-  readonly headersFor = (address: string): HeaderList =>
+  readonly limitHeadersOf = (address: string): HeaderList =>
     limitHeaders(this.windows, this.#counts.readShared(addressBlock(address), this.windows));
 }

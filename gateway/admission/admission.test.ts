@@ -8,7 +8,7 @@ import type { Principal, Scope } from "../accounts/keys/principal.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { RequestContext } from "../http/request-context.ts";
 import { MemoryWindows } from "../limits/memory-windows.ts";
-import { windowsFor } from "../limits/windows.ts";
+import { windowsByPlan } from "../limits/windows.ts";
 import { AccountGuard, ownAccountLimit } from "./account-guard.ts";
 import { createAdmission, type OperationAccess } from "./admission.ts";
 
@@ -50,7 +50,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     authenticator: new Authenticator({ store: { findByHash }, peppers: [pepper], now }),
     onUse: ({ keyId }, use) => used.push(`${keyId} ${use}`),
     limiter,
-    windowsFor: windowsFor({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
+    windowsFor: windowsByPlan({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
     ownAccountGuard: new AccountGuard(ownAccountLimit, new RateLimiterMemory(ownAccountLimit), () =>
       reasons.push("account"),
     ),

@@ -73,8 +73,8 @@ export interface Admission {
     context: RequestContext,
     operation: OperationAccess | undefined,
   ) => Promise<void>;
-  /** Whether the key of an admitted request still works and is not banned, as far as this gateway remembers. */
-  readonly isKeyGood: (context: RequestContext) => boolean;
+  /** True when this gateway remembers that the key works and is not banned. False also when it has to be looked up. */
+  readonly isKeyKnownGood: (context: RequestContext) => boolean;
   /**
    * Looks again at the key of a request that is held, or had to wait.
    *
@@ -94,7 +94,7 @@ export interface Admission {
   /** Sets the limit headers of the address, for what needs no key. */
   readonly setAddressLimits: (context: RequestContext) => void;
   /** The limit headers of an address, without a charge. */
-  readonly headersFor: (address: string) => HeaderList;
+  readonly limitHeadersOf: (address: string) => HeaderList;
 }
 
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
@@ -104,7 +104,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   const docsGuard = new AddressGuard("for documents", docsPerMinute, now);
 
   const setAddressLimits = (context: RequestContext) => {
-    context.limitHeaders = guard.headersFor(context.clientAddress);
+    context.limitHeaders = guard.limitHeadersOf(context.clientAddress);
   };
 
   async function admit(request: IncomingMessage, context: RequestContext, operation: OperationAccess | undefined) {
@@ -173,7 +173,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     context.shownWindows = current.states;
   }
 
-  function isKeyGood({ token }: RequestContext): boolean {
+  function isKeyKnownGood({ token }: RequestContext): boolean {
     const principal = authenticator.remembered(token);
     return principal !== undefined && principal.bannedUntilMs <= now();
   }
@@ -239,8 +239,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
-  const { headersFor } = guard;
-  return { admit, isKeyGood, reverifyCaller, reverifyKey, readmit, admitDocs, setAddressLimits, headersFor };
+  const { limitHeadersOf } = guard;
+  return { admit, isKeyKnownGood, reverifyCaller, reverifyKey, readmit, admitDocs, setAddressLimits, limitHeadersOf };
 }
 
 function mayUse({ scopes }: Principal, { scope }: OperationAccess): boolean {

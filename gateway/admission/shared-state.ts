@@ -21,7 +21,7 @@ import {
   ownAccountLimit,
   rotationLimit,
 } from "./account-guard.ts";
-import { shareStrikes } from "./shared-strikes.ts";
+import { strikeSharing } from "./shared-strikes.ts";
 import type { ShareStrikes } from "./strikes.ts";
 
 const probeIntervalMs = 250;
@@ -103,7 +103,7 @@ export function redisState(options: RedisStateOptions): SharedState {
   });
   redis.on("ready", () => {
     connectionFault = undefined;
-    void limiter.reportCounts(); // when no request has met the outage, the breaker knows of none
+    void limiter.reportCounts(); // no breaker opened, and `onChange` said nothing, in an outage that no request has met
   });
   // A wrong URL is told at the start, not to the first caller.
   const connected = firstAnswer(redis).catch((cause) => breaker.open("start", cause));
@@ -115,11 +115,11 @@ export function redisState(options: RedisStateOptions): SharedState {
     guards: guardsOf(options, (limit, insuranceLimiter) => {
       return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter, customIncrTtlLuaScript: guardScript });
     }),
-    shareStrikes: shareStrikes(redis, breaker),
+    shareStrikes: strikeSharing(redis, breaker),
     invalidate: (id) => void breaker.run("invalidation", () => invalidations.send(id)).catch(() => {}),
     onInvalidation: (receive) => invalidations.onInvalidation(receive),
     close: () => {
-      breaker.close();
+      breaker.end();
       invalidations.close();
       redis.disconnect();
     },

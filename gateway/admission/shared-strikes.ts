@@ -38,7 +38,7 @@ type Client = (Redis | Cluster) & {
 };
 
 /** @param clockOffsetMs milliseconds to add to the clock of Redis; for tests */
-export function shareStrikes(redis: Redis | Cluster, breaker: Breaker, clockOffsetMs = () => 0): ShareStrikes {
+export function strikeSharing(redis: Redis | Cluster, breaker: Breaker, clockOffsetMs = () => 0): ShareStrikes {
   redis.defineCommand("countStrikes", { numberOfKeys: 1, lua: countStrikesScript });
   const client = redis as Client;
   return async (strikes, tooMany) => {

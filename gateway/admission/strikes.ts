@@ -68,7 +68,8 @@ export class Strikes {
     const nowMs = now();
     const entry = this.#entryOf(familyId, nowMs);
     const untilMs = nowMs + waitMs;
-    // An earlier end, by more than clocks differ: that wait was cut short by a higher limit, or by the return of Redis.
+    // A wait that ends earlier is another one: a higher limit, or the return of Redis, has cut the one before short. A
+    // difference below `underWayMs` is one of clocks.
     if (nowMs >= entry.untilMs || untilMs < entry.untilMs - underWayMs) {
       entry.toldAtMs = nowMs;
       entry.untilMs = untilMs;

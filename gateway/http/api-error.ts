@@ -37,7 +37,10 @@ export const errorTable = {
   upstream_unavailable: { status: 502, message: "The service behind this resource could not be reached." },
   upstream_timeout: { status: 504, message: "The service behind this resource did not answer in time." },
   service_unavailable: { status: 503, message: "The service is not available at the moment: try again later." },
-  timeout: { status: 504, message: "The request was not answered in time; if it was an update, it may or may not have happened." },
+  timeout: {
+    status: 504,
+    message: "The request was not answered in time; if it was an update, it may or may not have happened.",
+  },
   internal_error: { status: 500, message: "Something went wrong on our side." },
 } as const satisfies Record<string, { status: number; message: string }>;
 

@@ -1,12 +1,12 @@
 import type { IncomingMessage } from "node:http";
 import { usedBytes } from "../../test/support/garbage.ts";
-import { addressBlock, clientAddressOf } from "./client-address.ts";
+import { addressBlock, clientAddressFinder } from "./client-address.ts";
 
 const ask = (peer: string | undefined, forwarded?: string) =>
   ({ socket: { remoteAddress: peer }, headers: { "x-forwarded-for": forwarded } }) as unknown as IncomingMessage;
 
 describe("clients behind a trusted proxy", () => {
-  const addressOf = clientAddressOf(["10.0.0.0/8", "2001:db8:ffff::/48"]);
+  const addressOf = clientAddressFinder(["10.0.0.0/8", "2001:db8:ffff::/48"]);
   const proxy = "10.0.0.1";
 
   test.each([
@@ -46,7 +46,7 @@ describe("clients behind a trusted proxy", () => {
 });
 
 test("an address that is kept keeps nothing else of its X-Forwarded-For in memory", () => {
-  const addressOf = clientAddressOf(["10.0.0.0/8"]);
+  const addressOf = clientAddressFinder(["10.0.0.0/8"]);
   const [length, before] = [32 * 1024 * 1024, usedBytes()];
   // V8 makes shorter addresses copies by itself.
   const addresses = ["203.113.100.100", "[2001:db8::1:2:3]:50001"].map((address) =>
@@ -62,7 +62,7 @@ test.each([[[]], [["10.0.0.0/8"]], [["10.0.0.0/8", "::1"]]])(
   "a client without an address is unknown when the trusted proxies are %j",
   (trustedProxies) => {
     for (const forwarded of [undefined, "192.0.2.1"]) {
-      expect(clientAddressOf(trustedProxies)(ask(undefined, forwarded))).toBe("unknown");
+      expect(clientAddressFinder(trustedProxies)(ask(undefined, forwarded))).toBe("unknown");
     }
   },
 );

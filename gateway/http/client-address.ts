@@ -22,7 +22,7 @@ export function proxyTest(trustedProxies: readonly string[]): (address: string) 
  *
  * @param trustedProxies addresses or CIDRs
  */
-export function clientAddressOf(trustedProxies: readonly string[]): (request: IncomingMessage) => string {
+export function clientAddressFinder(trustedProxies: readonly string[]): (request: IncomingMessage) => string {
   if (trustedProxies.length === 0) return ({ socket }) => peerAddress(socket);
   const isTrusted = proxyaddr.compile([...trustedProxies]);
   const trust = (address: string, hop: number) => isTrusted(withoutPort(address), hop);

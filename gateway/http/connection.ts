@@ -23,7 +23,7 @@ const maxBreaks = 8;
 /** Faults of a body that Node's parser lets through. */
 export type BodyFault = "cut short" | "too many pieces";
 
-/** Maximum cuts of one request, at places where it might end: parsing each piece costs nearly as much as a request. */
+/** Maximum cuts of one request into pieces for the parser: each piece costs nearly as much as a request. */
 const maxCuts = 1_000;
 
 const emptyLine = Buffer.from("\r\n\r\n");
@@ -58,7 +58,7 @@ export class Connection {
   #end: "of client" | "of room" | undefined;
 
   /**
-   * @param room bytes that may wait on all connections, those of long heads that have not ended included
+   * @param room the bytes that may wait on all connections together; those of unfinished long heads count, too
    * @param owner whose share of them this connection uses
    * @param onInvalid has to end the connection
    */
@@ -173,7 +173,7 @@ export class Connection {
     // An empty line ends heads and chunked bodies. Its beginning may be in the bytes that came before these.
     let end = isBreak(bytes[start]) ? start : bytes.indexOf(emptyLine, start);
     if (end === -1) return bytes.length;
-    // After a head a line break may belong to the body. After a chunked body it belongs to nothing.
+    // After a head stop: a further line break may belong to the body. After a chunked body skip all line breaks.
     if (this.#open === undefined) return end === start ? end + 1 : end + emptyLine.length;
     while (isBreak(bytes[end])) end += 1;
     return end;

@@ -1,4 +1,4 @@
-import { type DeprecationNotice, deprecation, deprecationsPattern, parseDeprecations } from "./deprecations.ts";
+import { type DeprecationNotice, deprecationsPattern, parseDeprecations, toDeprecation } from "./deprecations.ts";
 
 const dates = {
   deprecatedAt: new Date("2026-01-01T00:00:00.900Z"),
@@ -8,7 +8,7 @@ const dates = {
 const route = "GET /v1/pets/:petId";
 
 test("a deprecation announces each date, and where to read about it, in the form of its RFC", () => {
-  expect(deprecation(dates, route, "getPet").headers).toEqual([
+  expect(toDeprecation(dates, route, "getPet").headers).toEqual([
     ...["Deprecation", "@1767225600"],
     ...["Sunset", "Wed, 01 Jul 2026 12:00:00 GMT"],
     ...["Link", '<https://docs.example/pets#end>; rel="deprecation", <https://docs.example/pets#end>; rel="sunset"'],
@@ -17,7 +17,7 @@ test("a deprecation announces each date, and where to read about it, in the form
 
 test("a deprecation does not announce a date that is not set", () => {
   const names = (options: Partial<DeprecationNotice>) =>
-    deprecation({ ...dates, ...options }, route, "getPet").headers.filter((_, i) => i % 2 === 0);
+    toDeprecation({ ...dates, ...options }, route, "getPet").headers.filter((_, i) => i % 2 === 0);
   expect(names({ deprecatedAt: null, sunsetAt: null })).toEqual([]);
   expect(names({ sunsetAt: null })).toEqual(["Deprecation", "Link"]);
   expect(names({ deprecatedAt: null })).toEqual(["Sunset", "Link"]);
@@ -28,14 +28,14 @@ test.each([
   ["ends at its sunset when the operator says so", { isGoneAfterSunset: true }, dates.sunsetAt.getTime()],
   ["without a sunset never ends", { isGoneAfterSunset: true, sunsetAt: null }, Number.POSITIVE_INFINITY],
 ])("a deprecated operation %s", (_what, options, goneFromMs) => {
-  expect(deprecation({ ...dates, ...options }, route, "getPet").goneFromMs).toBe(goneFromMs);
+  expect(toDeprecation({ ...dates, ...options }, route, "getPet").goneFromMs).toBe(goneFromMs);
 });
 
 test.each([
   ["GET /v1/inventory", "listInventory", "../docs/#listInventory"],
   [route, "getPet", "../../docs/#getPet"],
 ])("a deprecation of %s without a link of its own leads to the section of %s: %s", (of, name, url) => {
-  const { headers } = deprecation({ ...dates, link: undefined }, of, name);
+  const { headers } = toDeprecation({ ...dates, link: undefined }, of, name);
   expect(headers.at(-1)).toBe(`<${url}>; rel="deprecation", <${url}>; rel="sunset"`);
 });
 

@@ -64,7 +64,7 @@ function noticeOf(parts: readonly string[]): DeprecationNotice {
  * @param route method and path of the operation, to which the link to the documentation page is relative
  * @param name of the operation, which has a section of that page
  */
-export function deprecation(
+export function toDeprecation(
   { deprecatedAt, sunsetAt, link, isGoneAfterSunset }: DeprecationNotice,
   route: string,
   name: string,

@@ -16,7 +16,7 @@ export interface InvalidRequestOptions {
    * Headers for refusals before authentication: the limits of the address and, for a valid request, the deprecation of
    * its operation.
    */
-  readonly headersFor: (address: string, request?: IncomingMessage) => HeaderList;
+  readonly headersOutsideRouter: (address: string, request?: IncomingMessage) => HeaderList;
   /** Gets every invalid request. Each one ends its connection. */
   readonly onMalformed: (error: ApiError, requestId: string) => void;
 }
@@ -43,7 +43,7 @@ export function refuseInvalid(
   socket: Socket,
   connection: Connection | undefined,
   error: ApiError,
-  { headersFor, onMalformed, keepAliveTimeoutMs }: InvalidRequestOptions,
+  { headersOutsideRouter, onMalformed, keepAliveTimeoutMs }: InvalidRequestOptions,
 ): void {
   if (!connection) return; // it was not let in, or has closed
   const { open } = connection;
@@ -54,7 +54,7 @@ export function refuseInvalid(
   if (open?.headersSent) {
     socket.setTimeout(keepAliveTimeoutMs); // for an answer that never goes on
   } else {
-    answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket)), ""));
+    answerRaw(socket, error, refusalHeaders(error, id, headersOutsideRouter(peerAddress(socket)), ""));
     connection.close();
   }
 }

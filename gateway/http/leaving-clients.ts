@@ -21,7 +21,7 @@ export function askWhetherThere(response: ServerResponse): void {
 }
 
 /** Waits until it is known whether a client that has ended its side has left. If so, its response is destroyed. */
-export async function leaveIsKnown(response: ServerResponse): Promise<void> {
+export async function untilLeaveIsKnown(response: ServerResponse): Promise<void> {
   if (response.destroyed) return;
   await new Promise((resolve) => {
     const timer = setTimeout(resolve, 2 * askMs + 100); // the second question fails

@@ -1,6 +1,6 @@
 /** What the gateway knows of a request: made at its arrival, filled in on its way, read by the log at its end. */
 import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
-import { maxAgeMs } from "../accounts/keys/authenticator.ts";
+import { lookUpMaxAgeMs } from "../accounts/keys/authenticator.ts";
 import type { Principal } from "../accounts/keys/principal.ts";
 
 /** Headers as name, value, name, value: the form that costs Node least. */
@@ -38,7 +38,7 @@ export interface RequestContext {
   /** The windows of those headers: filled in for an uncharged request, and for a held one that goes on; else empty. */
   shownWindows: readonly ShownWindow[];
   /** The headers that announce the end of the operation; empty for one that stays. */
-  deprecation: HeaderList;
+  deprecationHeaders: HeaderList;
   /** The bearer token; empty without one, and until admission has read it. */
   token: string;
   /** The caller; undefined until admission has found it. */
@@ -83,8 +83,11 @@ export function contextOf(response: ServerResponse): RequestContext {
   return (response as WithContext)[contextKey]!;
 }
 
-/** What is left of the 10 s of a revocation when a remembered look-up is as old as it may be. */
-const longWaitMs = 10_000 - maxAgeMs;
+/**
+ * After so long a wait the key of a request is looked at again: a revocation has to hold within 10 s, and the look-up
+ * may have been `lookUpMaxAgeMs` old.
+ */
+const longWaitMs = 10_000 - lookUpMaxAgeMs;
 
 /**
  * Whether a request had to wait, such as for the end of an outage or for an upstream. Then its key is looked at again
@@ -121,7 +124,8 @@ type WriteHead = (
 
 /**
  * Adds `X-Request-Id`, the limit headers and those of a deprecation to the head of this response, whatever code writes
- * it: nothing can answer without them, and they win over others of the same name.
+ * it. They replace headers of the same name that were set on the response before. Those in the list that `writeHead`
+ * gets are sent beside them, as the `Link` of an error is.
  */
 export function addCommonHeaders(response: ServerResponse): void {
   const own = Object.hasOwn(response, "writeHead") ? (response.writeHead as WriteHead) : undefined;
@@ -133,15 +137,16 @@ const writeHead: WriteHead = function (status, reasonOrHeaders, headers) {
 };
 
 /**
- * Makes a `writeHead` that passes the head on to that of the app's middleware, as headers of the response: it reads no
- * others. Such middleware (`morgan`, `response-time` and sessions, by `on-headers`) takes times and sets cookies in it.
+ * Makes a `writeHead` for an app whose middleware has replaced ours, to take times or to set cookies (`morgan`,
+ * `response-time` and sessions, by `on-headers`). Such middleware reads only headers that are set on the response, so
+ * the head is set there first.
  */
 function writeHeadBefore(theirs: WriteHead): WriteHead {
   return function (status, reasonOrHeaders, headers) {
     const head = headOf(this, reasonOrHeaders, headers);
     for (let i = 0; i < head.length; i += 2) this.removeHeader(String(head[i]));
     for (let i = 0; i < head.length; i += 2) this.appendHeader(String(head[i]), String(head[i + 1]));
-    // `compression` is such middleware: the ETags here are of the bytes as they are.
+    // `no-transform` keeps `compression`, which is such middleware, away from the bytes: the ETags are of these.
     this.setHeader("Cache-Control", [this.getHeader("Cache-Control") ?? [], "no-transform"].flat().join(", "));
     return theirs.call(this, status);
   };
@@ -153,8 +158,14 @@ function headOf(
   headers: OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined,
 ): OutgoingHttpHeader[] {
   const own = typeof reasonOrHeaders === "object" ? reasonOrHeaders : headers;
-  const { requestId, limitHeaders, deprecation } = contextOf(response);
-  return ["X-Request-Id", requestId, ...limitHeaders, ...deprecation, ...(Array.isArray(own) ? own : toList(own))];
+  const { requestId, limitHeaders, deprecationHeaders } = contextOf(response);
+  return [
+    "X-Request-Id",
+    requestId,
+    ...limitHeaders,
+    ...deprecationHeaders,
+    ...(Array.isArray(own) ? own : toList(own)),
+  ];
 }
 
 function toList(headers: OutgoingHttpHeaders = {}): OutgoingHttpHeader[] {

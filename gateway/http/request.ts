@@ -31,8 +31,8 @@ const invalidHost = new ApiError("invalid_request", { message: "The Host header 
 
 /**
  * The fault of a request that Node's parser has let through; undefined for a valid one. A target that is a URL without
- * a valid host, or that has a fragment (RFC 9112 section 3.2), is taken out of the request: `url.parse`, which Express
- * uses for both, may print it, with what is secret in it.
+ * a valid host, or that has a fragment (RFC 9112 section 3.2), is taken out of the request: Express gives such
+ * targets to `url.parse`, which may print them with the secrets in them.
  */
 export function requestFault(request: IncomingMessage): ApiError | undefined {
   const { httpVersion, rawHeaders, headers } = request;
@@ -137,10 +137,7 @@ export function noneNamed(kind: string, name: string): string {
   return nameToRepeat.test(name) ? `no ${kind} ${name}` : `no such ${kind}`;
 }
 
-/**
- * A Latin-1 text of its own, such as a header's, for what is kept for long: a part of a text keeps the whole of it in
- * memory.
- */
+/** Copies a Latin-1 text that is kept for long: a part of a header would keep the whole header in memory. */
 export function copyOf(text: string): string {
   return Buffer.from(text, "latin1").toString("latin1");
 }

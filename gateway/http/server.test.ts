@@ -36,7 +36,7 @@ async function open({ requestTimeoutMs = 60_000, keepAliveTimeoutMs = 60_000, is
         return !isOverloaded;
       },
     },
-    headersFor: () => ["X-RateLimit-Limit", "60"],
+    headersOutsideRouter: () => ["X-RateLimit-Limit", "60"],
     onMalformed: ({ code }) => malformed.push(code),
   });
   const accepted = once(publicServer.server, "connection") as Promise<[Socket]>;

@@ -150,11 +150,12 @@ function refuseRequest(
   request: IncomingMessage,
   response: ServerResponse,
   error: ApiError,
-  { headersFor, onMalformed }: PublicServerOptions,
+  { headersOutsideRouter, onMalformed }: PublicServerOptions,
 ): void {
   const id = requestId(request.headers["x-request-id"]);
   if (error !== overloaded) onMalformed(error, id); // a log line would cost what the refusal of an overload saves
-  const headers = refusalHeaders(error, id, headersFor(peerAddress(request.socket), request), pathOf(request));
+  const common = headersOutsideRouter(peerAddress(request.socket), request);
+  const headers = refusalHeaders(error, id, common, pathOf(request));
   writeJson(request, response, error.status, error.body, headers);
 }
 

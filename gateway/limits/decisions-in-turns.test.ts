@@ -33,7 +33,7 @@ function setUp(chargeWindows: typeof admitAll) {
   const ask = async (account: string) => ({ ...(await limiter.charge(account, windows)), turn });
   const close = () => {
     clearImmediate(counting);
-    breaker.close();
+    breaker.end();
   };
   return { limiter, breaker, ask, close };
 }

@@ -13,9 +13,9 @@ import { type ChargeAnswer, type CountReport, lengthsMs } from "./limit-rule.ts"
  * Returns the time in Unix ms; then for each account how many requests are admitted, and for each window what is
  * charged to other gateways and to this one.
  *
- * Each key is a hash. The field `total` has index, highest and sum of each window, and the field of a name has index
- * and what is charged to it, all as doubles, because texts take Redis much longer. The key expires with its day, and
- * with it the fields of gateways that are gone.
+ * Each key is a hash. The field `total` has index, highest and sum of each window. For each gateway a field, named
+ * after its counts, has the index and what is charged to it. All are doubles, because texts take Redis much longer. The
+ * key expires with its day, and with it the fields of gateways that are gone.
  */
 export const chargeScript = `
 local time = redis.call('TIME')

@@ -12,14 +12,14 @@ export interface MemoryWindowsOptions {
   readonly gateways: number;
   /** Unix milliseconds. */
   readonly now: () => number;
-  /** Milliseconds since any time, by a clock that is never set; that of `performance` if not given. */
+  /** Milliseconds since some moment, by a clock that is never set; that of `performance` if not given. */
   readonly elapsed?: () => number;
 }
 
 /** What this gateway counts of one account. There may be very many, so it is small. */
 export interface AccountCounts {
   readonly id: string;
-  /** The number of these counts at this gateway. An account that was forgotten and comes back gets a new one. */
+  /** The serial number of these counts at this gateway. An account that was forgotten and comes back gets a new one. */
   readonly number: number;
   readonly phaseMs: number;
   readonly minute: Count;
@@ -154,7 +154,7 @@ export class MemoryWindows implements Limiter {
     this.#redisStartMs = redisNowMs - sentAtMs;
   }
 
-  /** Milliseconds since any time. A clock that is set does not change it, so it begins no window again. */
+  /** Milliseconds since some moment. A clock that is set does not change it, so it begins no window again. */
   elapsedMs(): number {
     return this.#options.elapsed();
   }

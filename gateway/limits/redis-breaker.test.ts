@@ -36,14 +36,14 @@ test("calls wait together for one time-out of a frozen Redis, and after it none 
   await expect(first).rejects.toThrow("no answer within 200 ms");
   expect(await outcomes(second, breaker.run("c", never))).toEqual(["Redis is away", "Redis is away"]);
   expect(changes).toEqual([true]);
-  breaker.close();
+  breaker.end();
 });
 
 test("a breaker that has ended probes no more, also when a call fails that was under way", async () => {
   const { breaker, probe, changes } = setUp();
   const { promise, reject } = Promise.withResolvers<never>();
   const underWay = breaker.run("a", () => promise);
-  breaker.close();
+  breaker.end();
   reject(new Error("Connection is closed."));
   await expect(underWay).rejects.toThrow("Connection is closed.");
   await new Promise((resolve) => setTimeout(resolve, 30)); // three times the interval of the probes
@@ -84,5 +84,5 @@ test("a late answer to a probe of an outage does not end the next outage", async
   probes[0]!();
   await new Promise(setImmediate);
   expect(breaker.isOpen).toBe(true);
-  breaker.close();
+  breaker.end();
 });

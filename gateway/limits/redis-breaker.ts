@@ -70,7 +70,7 @@ export class Breaker {
   }
 
   /** Opens the breaker for good, without probes: the connection to Redis ends. */
-  close(): void {
+  end(): void {
     clearInterval(this.#probing);
     this.#probing = "ended";
   }

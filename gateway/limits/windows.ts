@@ -25,7 +25,7 @@ export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Win
 }
 
 /** Makes a function that gives the windows of a caller, the same array each time for the same limits object. */
-export function windowsFor(plans: PlanTable): (principal: Pick<Principal, "plan" | "limits">) => readonly Window[] {
+export function windowsByPlan(plans: PlanTable): (principal: Pick<Principal, "plan" | "limits">) => readonly Window[] {
   const byLimits = new WeakMap<AccountLimits, readonly Window[]>(); // limits serve many requests
   return ({ plan, limits }) => {
     const found = limits ?? plans[plan];

@@ -106,7 +106,9 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
     repeat: "Yes, after `Retry-After`.",
   },
   api_key_banned: {
-    meaning: "The key kept sending requests after a 429, and is banned for a time. Other keys of the account work.",
+    meaning:
+      "The key kept sending requests after a 429, and is banned for a time, with the key that a rotation made of it or " +
+      "that it was made of. Other keys of the account work.",
     action:
       "Stop every client that uses the key, and wait for `Retry-After`. Then make the clients obey it. " +
       "The account page shows the end of the ban; the operator can lift it.",

@@ -31,8 +31,8 @@ interface Schema {
 }
 
 /**
- * The members of a body, each followed by those within it. Of alternatives, all members are there; one is required
- * where each alternative requires it.
+ * The members of a body, each followed by those within it. A `oneOf` gives the members of all its alternatives: one is
+ * required when every alternative requires it.
  */
 export function fieldsOf(document: ShownDocument, node: unknown, prefix = ""): Field[] {
   const schema = resolve(document, node) as Schema | undefined;

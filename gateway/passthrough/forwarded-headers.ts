@@ -1,10 +1,11 @@
 /** Which headers and query parameters go to an upstream, and which headers come back from it. */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { holdsKey, shortestKey } from "../accounts/keys/key-format.ts";
+import { holdsKey, minKeyLength } from "../accounts/keys/key-format.ts";
 
 /**
  * The client's headers that go to the upstream: they choose the record and its form, name the client's program, or
- * trace. An upstream may trust any other one: as the address or the name of a caller, or as an order to a proxy.
+ * trace. The others stay here: an upstream might trust one as the address or the name of a caller, or as an order to a
+ * proxy.
  * `Range` is not among them, because an answer is always a whole record.
  */
 const sentUp = [
@@ -45,7 +46,7 @@ const decodings = 2;
 
 /** Whether a text holds a key, as it is or percent-encoded: an upstream that decodes the text would see the key. */
 function showsKey(text: string): boolean {
-  if (text.length < shortestKey) return false; // decoding makes no text longer
+  if (text.length < minKeyLength) return false; // decoding makes no text longer
   let decoded = text;
   // `unescape` takes any bytes, and a `%` that begins no code: decodeURIComponent throws for both, which takes long.
   for (let times = 0; times < decodings && !holdsKey(decoded); times++) decoded = unescape(decoded);

@@ -21,7 +21,7 @@ export interface PassThroughOptions {
   /** The longest wait until a client has taken all that waits for it: it holds one of the connections. */
   readonly clientTimeoutMs: number;
   /** Looks again at the key of a request whose answer takes long. */
-  readonly admission: Pick<Admission, "isKeyGood" | "reverifyCaller">;
+  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyCaller">;
   /** Maximum connections to the service. Accounts share them out, and an account that has its share is refused. */
   readonly maxConnections?: number;
 }
@@ -87,7 +87,7 @@ export function passThrough(options: PassThroughOptions): PassThrough {
     };
     const onClose = () => shares.release(accountId);
     const reverifyCaller = () =>
-      hasWaited(response) && !admission.isKeyGood(context) ? admission.reverifyCaller(context) : undefined;
+      hasWaited(response) && !admission.isKeyKnownGood(context) ? admission.reverifyCaller(context) : undefined;
     const exchange = new Exchange({
       name,
       path: pathBelow,

@@ -65,7 +65,7 @@ const { server } = createPublicServer({
   maxConnections: config.MAX_CONNECTIONS,
   isProxy: () => true,
   overload: { enter: () => true },
-  headersFor: () => [],
+  headersOutsideRouter: () => [],
   onMalformed: () => {},
 });
 server.listen(0, "127.0.0.1", () => {

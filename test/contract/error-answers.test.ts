@@ -406,7 +406,7 @@ describe("connections with invalid HTTP", () => {
       }),
       keepAliveTimeoutMs: 500,
       requestTimeoutMs: 10_000,
-      headersFor: () => headers,
+      headersOutsideRouter: () => headers,
     });
     server.on("connection", (socket: Socket) => {
       accepted = Promise.resolve(socket);

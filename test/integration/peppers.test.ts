@@ -74,7 +74,7 @@ describe("the pepper of the keys", () => {
     const warning = changed
       .output()
       .split("\n")
-      .find((line) => line.includes("keys that work get 401"));
+      .find((line) => line.includes("valid keys get 401"));
     const all = JSON.parse((await runKeys(["list"])).stdout);
     expect(JSON.parse(warning!)).toMatchObject({ level: "warn", keys: all.length - 2 });
     for (const gateway of [prepared, changing]) expect(gateway.output()).not.toContain("of another pepper");

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import type { Redis } from "ioredis";
-import { shareStrikes } from "../../gateway/admission/shared-strikes.ts";
+import { strikeSharing } from "../../gateway/admission/shared-strikes.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
 import type { Decision } from "../../gateway/limits/windows.ts";
@@ -289,7 +289,7 @@ describe("windows on Redis", () => {
   });
 
   test("refusals count for 60 seconds from their beginning, also after Redis's clock was set back", async () => {
-    const share = shareStrikes(gateways[0]!.redis, gateways[0]!.breaker, () => clock.offsetMs);
+    const share = strikeSharing(gateways[0]!.redis, gateways[0]!.breaker, () => clock.offsetMs);
     const key = newCaller();
     const refuse = async (count: number, laterMs: number) => {
       clock.offsetMs += laterMs;

@@ -245,8 +245,8 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 5,
     what: "a look-up of a key is used for half a minute",
     file: "gateway/accounts/keys/authenticator.ts",
-    find: "const maxAgeMs = 8_000;",
-    replace: "const maxAgeMs = 30_000;",
+    find: "const lookUpMaxAgeMs = 8_000;",
+    replace: "const lookUpMaxAgeMs = 30_000;",
   },
   {
     promise: 5,
@@ -274,8 +274,8 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 7,
     what: "an answer lacks the limit headers",
     file: "gateway/http/request-context.ts",
-    find: '  return ["X-Request-Id", requestId, ...limitHeaders, ...deprecation,',
-    replace: '  return ["X-Request-Id", requestId, ...deprecation,',
+    find: '  return ["X-Request-Id", requestId, ...limitHeaders, ...deprecationHeaders,',
+    replace: '  return ["X-Request-Id", requestId, ...deprecationHeaders,',
   },
   {
     promise: 9,

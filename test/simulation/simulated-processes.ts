@@ -178,7 +178,7 @@ export function startGateway(network: Network, name: string, settings: GatewaySe
       maxConnections: config.MAX_CONNECTIONS,
       isProxy: proxyTest(config.TRUSTED_PROXIES),
       overload: { enter: () => true },
-      headersFor: gateway.headersFor,
+      headersOutsideRouter: gateway.headersOutsideRouter,
       onMalformed: gateway.onMalformed,
     });
     serveHttp(network, name, host, publicServer.server);

@@ -50,7 +50,7 @@ export function threeGateways(stack: Stack) {
     });
     const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 3, now, elapsed: now });
     stack.defer(() => {
-      breaker.close();
+      breaker.end();
       redis.disconnect();
     });
     const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clock.offsetMs });

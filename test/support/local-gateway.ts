@@ -29,7 +29,7 @@ export async function startLocalGateway(env: Env, now: () => number = Date.now):
     maxConnections: config.MAX_CONNECTIONS,
     isProxy: () => true,
     overload: { enter: () => true },
-    headersFor: gateway.headersFor,
+    headersOutsideRouter: gateway.headersOutsideRouter,
     onMalformed: gateway.onMalformed,
   });
   const address = await listenOn(server, config.GATEWAY_LISTEN);

@@ -91,7 +91,7 @@ export async function startGateway(options: Partial<PassThroughOptions>) {
         operationName: "unknown",
         limitHeaders: [],
         shownWindows: [],
-        deprecation: [],
+        deprecationHeaders: [],
         principal: { ...principal, accountId: String(req.headers["x-account"] ?? principal.accountId) },
         token: key,
         waitsForOthers: false,
@@ -121,7 +121,7 @@ export async function startGateway(options: Partial<PassThroughOptions>) {
   return { url, errors, arrived };
 }
 
-const admission = { isKeyGood: () => true, reverifyCaller: async () => {} };
+const admission = { isKeyKnownGood: () => true, reverifyCaller: async () => {} };
 
 export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 

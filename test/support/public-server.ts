@@ -15,7 +15,7 @@ export async function startPublicServer(stack: Stack, options: Options): Promise
     maxConnections: 100,
     isProxy: () => true,
     overload: { enter: () => true },
-    headersFor: () => [],
+    headersOutsideRouter: () => [],
     onMalformed: () => {},
     ...options,
   });

@@ -149,9 +149,9 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const nowMs = now();
       const ofAccount = () => db("api_keys").where({ account_id: account.accountId });
       const endAll = () => ofAccount().whereNull("revoked_at").update({ revoked_at: nowMs });
-      // Repeats until nothing is left: a rotation under way adds a key that the first statement may not see. Expired
-      // keys are revoked too: the rotation may expire the only key, whose lock the first statement waits for. If that
-      // key did not count, the loop would end before it sees the new one.
+      // Repeats until no key is left: a rotation under way adds a key that the first statement may not see. Expired
+      // keys count, too: the rotation may just have expired the only key, and a count of 0 would end the loop before
+      // it sees the new key.
       while ((await retried(endAll)) > 0);
       const ended: { id: string }[] = await ofAccount()
         .where({ revoked_at: nowMs })

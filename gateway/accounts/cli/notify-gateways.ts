@@ -18,7 +18,9 @@ export async function notifyGateways(redisUrl: string | undefined, id: string): 
     await once(redis, "ready", { signal: AbortSignal.timeout(2_000) });
     await new KeyInvalidations(redis).send(id);
   } catch {
-    process.stderr.write("REDIS_URL: Redis cannot be reached, so the gateways take up to 10 s to notice.\n");
+    process.stderr.write(
+      "REDIS_URL: Redis cannot be reached, so this change takes up to 10 s to hold at every gateway.\n",
+    );
   } finally {
     redis.disconnect();
   }

@@ -310,7 +310,7 @@ describe("look-ups", () => {
     pass(8_000);
     state.slow = true;
     const waiting = Array.from({ length: 1_000 }, () => newKey()).map(({ token }) => ({ token, answer: use(token) }));
-    await expect(use(newKey().token)).rejects.toThrow("1000 keys that are new here wait");
+    await expect(use(newKey().token)).rejects.toThrow("1000 keys that this gateway has not used yet");
     const shared = use(waiting[0]!.token);
     const refresh = use(known.token);
     expect(asked).toHaveLength(1_002);

@@ -3,7 +3,7 @@ import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { inTime } from "../../../runtime/event-loop.ts";
 import { OperatorError } from "../../../runtime/operator-error.ts";
-import { ownKeyHash } from "./key-format.ts";
+import { ownKeyHasher } from "./key-format.ts";
 import type { KeyStore } from "./key-store.ts";
 import type { Peppers } from "./pepper.ts";
 import type { Principal } from "./principal.ts";
@@ -17,8 +17,11 @@ export interface AuthenticatorOptions {
   readonly elapsed?: () => number;
 }
 
-/** How long a look-up is used: 8 of the 10 s that a revocation may take. `hasWaited` sees to the other 2 s. */
-export const maxAgeMs = 8_000;
+/**
+ * How long a look-up is used. A revocation has to hold within 10 s: for a request that takes the other 2 s, the key is
+ * looked up again (`hasWaited` in request-context.ts).
+ */
+export const lookUpMaxAgeMs = 8_000;
 
 /** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */
 const refreshAfterMs = 4_000;
@@ -48,8 +51,9 @@ export class Authenticator {
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
   /**
-   * The number of the present generation of look-ups, which `forget` raises. A key that a look-up of an older
-   * generation found is looked up again at its next use; one that it did not find stays refused for a time.
+   * The number of the present generation of look-ups, which `forget` raises. A look-up that was under way then may have
+   * missed the change: a key that it finds is looked up again at its next use; one that it does not find stays refused
+   * for a time.
    */
   #generation = 0;
   readonly #lookUps = new Map<string, LookUp>();
@@ -58,7 +62,7 @@ export class Authenticator {
 
   constructor(options: AuthenticatorOptions) {
     this.#options = { elapsed: () => performance.now(), ...options };
-    this.#ownKeyHash = ownKeyHash(options.peppers);
+    this.#ownKeyHash = ownKeyHasher(options.peppers);
   }
 
   /**
@@ -88,7 +92,9 @@ export class Authenticator {
     if (keyHash === undefined) return undefined;
     const isNew = !this.#known.has(id) && !this.#lookUps.has(id);
     if (isNew && this.#new >= maxNew) {
-      throw new OperatorError(`GATEWAY_DATABASE_URL: ${maxNew} keys that are new here wait for it already`);
+      throw new OperatorError(
+        `GATEWAY_DATABASE_URL: ${maxNew} keys that this gateway has not used yet are being looked up already`,
+      );
     }
     const { askedAt, answer } = this.#lookUp(id, keyHash);
     if (isNew) {
@@ -100,7 +106,7 @@ export class Authenticator {
     }
     const found = await inTime(answer, maxWaitMs, lateLookUp);
     // A freeze of this process may have made the answer too old to be used.
-    return this.#ageMs(askedAt) < maxAgeMs ? found : await this.authenticate(token);
+    return this.#ageMs(askedAt) < lookUpMaxAgeMs ? found : await this.authenticate(token);
   }
 
   /**
@@ -123,7 +129,7 @@ export class Authenticator {
     const known = this.#known.get(id);
     if (!known) return undefined;
     const ageMs = this.#ageMs(known.checkedAt);
-    if (ageMs >= maxAgeMs) return undefined;
+    if (ageMs >= lookUpMaxAgeMs) return undefined;
     if (ageMs >= refreshAfterMs) this.#lookUp(id, known.keyHash).answer.catch(() => {});
     return known.principal;
   }
@@ -154,7 +160,7 @@ export class Authenticator {
       return found;
     }
     this.#known.delete(id);
-    this.#refused.set(id, { checkedAt: askedAt, maxAgeMs: found === null ? maxEndedAgeMs : maxAgeMs });
+    this.#refused.set(id, { checkedAt: askedAt, maxAgeMs: found === null ? maxEndedAgeMs : lookUpMaxAgeMs });
     return undefined;
   }
 

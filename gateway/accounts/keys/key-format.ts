@@ -14,8 +14,8 @@ const checksumLength = 6;
 export const keyEnvPattern = /^[a-z0-9]{1,16}$/;
 const keyPattern = /^ps_[a-z0-9]{1,16}_[0-9A-Za-z]{38}$/;
 /** The length of the shortest key. */
-export const shortestKey = "ps_".length + 1 + "_".length + randomLength + proofLength + checksumLength;
-const longestKey = shortestKey + 15;
+export const minKeyLength = "ps_".length + 1 + "_".length + randomLength + proofLength + checksumLength;
+const maxKeyLength = minKeyLength + 15;
 
 /** What is stored of a key. */
 export interface StoredKey {
@@ -49,7 +49,7 @@ export function storedKey(key: string, pepper: string): StoredKey {
 /** True for a text of the form of a key. The checksum tells a key with a typo. */
 export function isWellFormed(token: string): boolean {
   // The length comes first, so that a huge header costs nothing.
-  if (token.length < shortestKey || token.length > longestKey || !keyPattern.test(token)) return false;
+  if (token.length < minKeyLength || token.length > maxKeyLength || !keyPattern.test(token)) return false;
   return checksum(token.slice(0, -checksumLength)) === token.slice(-checksumLength);
 }
 
@@ -62,7 +62,7 @@ export function holdsKey(text: string): boolean {
  * Makes a function that finds which of these peppers a key was made under, and returns the key's hash under it. It
  * returns undefined for any other text, such as a made-up key: no look-up can find it.
  */
-export function ownKeyHash(peppers: readonly string[]): (token: string) => Buffer | undefined {
+export function ownKeyHasher(peppers: readonly string[]): (token: string) => Buffer | undefined {
   const secrets = peppers.map((pepper) => ({ pepper, proofSecret: derive(pepper, "proof") }));
   return (token) => {
     if (!isWellFormed(token)) return undefined;
@@ -97,8 +97,8 @@ function proof(text: string, proofSecret: string): string {
 }
 
 /**
- * A secret of its own for each purpose, as 64 hex digits: HMAC takes a text several times faster than a Buffer. None is
- * the hash of a key, because every key begins with `ps_`.
+ * A secret of its own for each purpose, as 64 hex digits: HMAC takes a text several times faster than a Buffer. None
+ * equals the stored hash of a key: that is an HMAC under the pepper, too, but of a text that begins with `ps_`.
  */
 function derive(pepper: string, purpose: "proof" | "fingerprint"): string {
   return createHmac("sha256", pepper).update(`petstore key ${purpose}`).digest("hex");

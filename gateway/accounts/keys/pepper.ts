@@ -34,8 +34,8 @@ export function readPeppers(settings: PepperSettings): Peppers {
 
 /**
  * Compares the given peppers with those of the keys that work in the database, so that a mistyped one is found before a
- * caller gets 401. One right pepper is enough: a key that was made under a mistyped one must not make the others wrong.
- * Without any key every pepper is right.
+ * caller gets 401. One pepper that matches a key is enough: otherwise one key that was made under a mistyped pepper
+ * would stop every start. Without any key every pepper is right.
  *
  * @returns how many working keys were made under a pepper that is not given, and so get 401
  * @throws SettingsError when no pepper is that of a key

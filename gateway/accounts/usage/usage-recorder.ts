@@ -124,7 +124,7 @@ export class UsageRecorder {
   }
 
   async #logFailure(writing: Promise<void>): Promise<void> {
-    await writing.catch((err) => this.#options.log.warn({ err }, "the use of keys could not be recorded"));
+    await writing.catch((err) => this.#options.log.warn({ err }, "the use of keys is written later: counts are kept"));
   }
 
   async #writeLastUse(): Promise<void> {

@@ -64,7 +64,7 @@ export class ServingQueue<T extends Body | undefined> {
   /** Never rejects. */
   async #run(): Promise<void> {
     while (this.#wanted.size > 0) {
-      await nextTurn(); // the readers before have begun to send, which counts their body
+      await nextTurn(); // by then the readers of the last body send it, and `PinnedBodies` has counted it
       await serveBody(this.#takeNext(), this.#timeoutMs);
     }
     this.#running = undefined;

@@ -16,7 +16,7 @@ async function open(admission: Partial<LongPollsOptions["admission"]> = {}) {
   const list = new StockList(stock, 60_000);
   const seen = await list.readFresh();
   const since = { epoch: seen.etag.slice(1, 9), revision: seen.revision };
-  const always = { isKeyGood: () => true, reverifyCaller: async () => {}, readmit: async () => {} };
+  const always = { isKeyKnownGood: () => true, reverifyCaller: async () => {}, readmit: async () => {} };
   const requests = new LongPolls({ list, max: 1_000, admission: { ...always, ...admission } });
 
   /** @returns what the wait of a request gives, after it has begun */
@@ -76,7 +76,7 @@ describe("held requests as time passes", () => {
   test("a request ends within seconds when its key was revoked, and is held when no look-up works", async () => {
     const faults = new Map<RequestContext, ApiError>();
     const { requests, hold } = await open({
-      isKeyGood: (context) => !faults.has(context),
+      isKeyKnownGood: (context) => !faults.has(context),
       reverifyCaller: async (context) => {
         throw faults.get(context);
       },

@@ -14,11 +14,11 @@ export interface LongPollsOptions {
   readonly list: Pick<StockList, "readFresh" | "last" | "onChange">;
   /** Maximum requests that are held; accounts share them out between them. */
   readonly max: number;
-  readonly admission: Pick<Admission, "isKeyGood" | "reverifyCaller" | "readmit">;
+  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyCaller" | "readmit">;
 }
 
 /** What a request waits for. */
-export interface Awaited {
+export interface AwaitedChange {
   /** The entry that has to change; undefined for any of them. */
   readonly petId: bigint | undefined;
   /** Whether the request would be told that nothing has changed. */
@@ -78,14 +78,14 @@ export class LongPolls {
 
   /**
    * Holds a request with `Prefer: wait` until something of what it asks for changes. It also goes on at the end of its
-   * wait, when it is hurried, and at `close`. Then its durations and deadlines begin, and `context.prefetched` is a new
-   * check.
+   * wait, when it is hurried, and at `close`. Whenever it goes on, its durations and deadlines begin again, and
+   * `context.prefetched` is a new check.
    *
    * @returns the header that says that the wait was granted; none for a request that asks for no wait or cannot be held
    * @throws ApiError when its caller has lost the key, was banned or cannot be looked up; what the check before the
    *   wait throws
    */
-  holdUntilChange(request: IncomingMessage, response: ServerResponse, awaited: Awaited): Promise<HeaderList> {
+  holdUntilChange(request: IncomingMessage, response: ServerResponse, awaited: AwaitedChange): Promise<HeaderList> {
     const seconds = readWait(request.headers.prefer);
     if (seconds === undefined || hasBody(request)) return Promise.resolve([]);
     const { list } = this.#options;
@@ -194,7 +194,7 @@ export class LongPolls {
     const { admission } = this.#options;
     const round = this.#checks++ % rounds;
     for (const held of this.#held) {
-      if (held.round !== round || admission.isKeyGood(held.context)) continue;
+      if (held.round !== round || admission.isKeyKnownGood(held.context)) continue;
       admission.reverifyCaller(held.context).catch((error) => {
         if (this.#held.has(held) && finalCodes.has((error as ApiError).code)) held.end(error);
       });

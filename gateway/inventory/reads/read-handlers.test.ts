@@ -75,7 +75,7 @@ test.each([
     const readFresh = () => Promise.reject(new ApiError("timeout"));
     const list = { readFresh, changesSince: readFresh, last: undefined, onChange: () => {} };
     const reverifyCaller = () => Promise.reject(new ApiError("invalid_api_key"));
-    const admission = { isKeyGood: () => false, reverifyCaller, readmit: reverifyCaller };
+    const admission = { isKeyKnownGood: () => false, reverifyCaller, readmit: reverifyCaller };
     const longPolls = new LongPolls({ list, max: 1, admission });
     const handler = handle({ list, admission, longPolls, pinnedBodies: new PinnedBodies(0), stallTimeoutMs: 10_000 });
     const request = Object.assign(new IncomingMessage(new Socket()), { url, params: { petId: "1" } });

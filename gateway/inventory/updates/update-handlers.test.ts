@@ -61,7 +61,10 @@ async function post(
 function answerOf(...outcomes: (Changed | ApiError)[]) {
   const updates = outcomes.map((_, i) => ({ petId: i + 1, quantity: 5 }));
   return post(
-    { stock: { update: async () => outcomes }, admission: { isKeyGood: () => true, reverifyCaller: async () => {} } },
+    {
+      stock: { update: async () => outcomes },
+      admission: { isKeyKnownGood: () => true, reverifyCaller: async () => {} },
+    },
     updates,
   );
 }
@@ -107,7 +110,11 @@ test("a repeat whose key cannot be looked up leaves the limits of the account in
     context.limitHeaders = ["X-RateLimit-Limit", "600"];
     throw new ApiError("service_unavailable");
   };
-  await post({ stock, admission: { isKeyGood: () => true, reverifyCaller } }, [{ petId: 1, quantity: 5 }], context);
+  await post(
+    { stock, admission: { isKeyKnownGood: () => true, reverifyCaller } },
+    [{ petId: 1, quantity: 5 }],
+    context,
+  );
   expect(found).toEqual([false, limits]);
 });
 
@@ -120,8 +127,10 @@ test("the deadline of updates whose body comes later counts from the arrival of 
     },
   };
   const head = Promise.withResolvers<void>();
-  const address = await serve({ stock, admission: { isKeyGood: () => true, reverifyCaller: async () => {} } }, {}, () =>
-    head.resolve(),
+  const address = await serve(
+    { stock, admission: { isKeyKnownGood: () => true, reverifyCaller: async () => {} } },
+    {},
+    () => head.resolve(),
   );
   const sender = clientRequest(`http://${address}/`, {
     method: "POST",
@@ -140,7 +149,7 @@ test("updates that have come whole by their turn are done without another look a
   const reverifyCaller = () => Promise.reject(new ApiError("service_unavailable"));
   const whole = (incoming: IncomingMessage) => until(() => incoming.complete);
   const answer = await post(
-    { stock, admission: { isKeyGood: () => true, reverifyCaller } },
+    { stock, admission: { isKeyKnownGood: () => true, reverifyCaller } },
     [{ petId: 1, quantity: 5 }],
     {},
     whole,

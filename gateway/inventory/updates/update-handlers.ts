@@ -6,7 +6,7 @@ import type { AccountGuard } from "../../admission/account-guard.ts";
 import type { Admission } from "../../admission/admission.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { checkMediaType, patchTypes, postTypes } from "../../http/json.ts";
-import { leaveIsKnown } from "../../http/leaving-clients.ts";
+import { untilLeaveIsKnown } from "../../http/leaving-clients.ts";
 import { readWholeBody, type WholeBodyOptions } from "../../http/request-body.ts";
 import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
@@ -26,7 +26,7 @@ import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 export interface UpdateInventoryOptions extends WholeBodyOptions {
   readonly stock: Pick<StockClient, "update">;
   /** Looks again at an API key that may have been revoked since its request began. */
-  readonly admission: Pick<Admission, "isKeyGood" | "reverifyCaller">;
+  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyCaller">;
   /** Limits the entries that an account updates with an Idempotency-Key. */
   readonly keyedUpdates: AccountGuard;
 }
@@ -113,11 +113,11 @@ function callerOf(
     arrivedMs,
     // A client that has ended its side may have left; after a freeze nothing else shows that. So its changes are not
     // sent until `mayRetry` has made sure that it is still there.
-    isWanted: () => isHere() && (!hasWaited(response) || admission.isKeyGood(context)),
+    isWanted: () => isHere() && (!hasWaited(response) || admission.isKeyKnownGood(context)),
     mayRetry: async () => {
       context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread
       if (request.socket.readableEnded && !isSeen) {
-        await leaveIsKnown(response);
+        await untilLeaveIsKnown(response);
         isSeen = true;
       }
       if (response.destroyed) throw new ApiError("service_unavailable");
