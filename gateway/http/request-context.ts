@@ -157,15 +157,10 @@ function headOf(
   reasonOrHeaders: string | OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined,
   headers: OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined,
 ): OutgoingHttpHeader[] {
-  const own = typeof reasonOrHeaders === "object" ? reasonOrHeaders : headers;
+  const given = typeof reasonOrHeaders === "object" ? reasonOrHeaders : headers;
+  const own = Array.isArray(given) ? given : toList(given);
   const { requestId, limitHeaders, deprecationHeaders } = contextOf(response);
-  return [
-    "X-Request-Id",
-    requestId,
-    ...limitHeaders,
-    ...deprecationHeaders,
-    ...(Array.isArray(own) ? own : toList(own)),
-  ];
+  return ["X-Request-Id", requestId, ...limitHeaders, ...deprecationHeaders, ...own];
 }
 
 function toList(headers: OutgoingHttpHeaders = {}): OutgoingHttpHeader[] {
