@@ -165,7 +165,8 @@ export function databaseUrl(byDefault: string) {
     .string()
     .default(byDefault)
     .refine((text) => /^sqlite:.+/.test(text) || (/^mysql:\/\/[^/]+\/.+/.test(text) && isDecodable(text)), {
-      error: "must be sqlite:path/to/file or mysql://user:password@host:port/database",
+      error:
+        "must be sqlite:path/to/file or mysql://user:password@host:port/database, with / # % of a password percent-encoded",
       abort: true,
     })
     .refine((text) => text.startsWith("sqlite:") || !text.includes("#"), {

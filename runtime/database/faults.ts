@@ -19,7 +19,7 @@ export async function blamingDatabase<T>(setting: string, work: () => Promise<T>
 }
 
 const refused = "the database refuses this";
-const missing = `the schema is missing or older, run ${migrateCommand()}`;
+const missing = `the schema is missing or older, run ${migrateCommand()}, or restore tables that were lost`;
 const otherVersion = `the schema is of another version, run ${migrateCommand()}`;
 
 /** What codes of the drivers and of the network mean for an operator, the first that matches. */

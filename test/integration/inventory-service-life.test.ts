@@ -90,7 +90,7 @@ describe("configurations", () => {
       "The configuration has 9 faults:",
       "  INVENTORY_LISTEN: must be host:port, as in 127.0.0.1:8080",
       "  INVENTORY_ADMIN_LISTEN: must be host:port, as in 127.0.0.1:8080",
-      "  INVENTORY_DATABASE_URL: must be sqlite:path/to/file or mysql://user:password@host:port/database",
+      "  INVENTORY_DATABASE_URL: must be sqlite:path/to/file or mysql://user:password@host:port/database, with / # % of a password percent-encoded",
       "  INVENTORY_DATABASE_POOL: must be a whole number from 1 to 500",
       "  INVENTORY_DATABASE_TIMEOUT_MS: must be a whole number from 100 to 600000",
       "  INVENTORY_MAX_BATCH: must be a whole number from 1 to 5000",

@@ -206,7 +206,7 @@ describe("unusable databases", () => {
     for (const url of [await server.createDatabase(), `sqlite:${emptyFile}`]) {
       const env = { GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url };
       const missing =
-        /^\w+ \([a-z-]+\): the schema is missing or older, run npm run migrate \(in the package: npx petstore-migrate\) \((no such table|Table ').*\)$/;
+        /^\w+ \([a-z-]+\): the schema is missing or older, run npm run migrate \(in the package: npx petstore-migrate\), or restore tables that were lost \((no such table|Table ').*\)$/;
       expect((await faultOf("inventory-svc/main.ts", env)).reason).toMatch(missing);
       expect((await gatewayFault(env)).reason).toMatch(missing);
       const { err } = await faultOf("inventory-svc/main.ts", { ...env, LOG_LEVEL: "debug" });
