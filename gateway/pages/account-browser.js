@@ -128,7 +128,8 @@ async function refresh() {
       return refuse(error.message);
     }
     element("open").hidden = limits !== undefined;
-    say(limits ? `${error.message} The numbers are those of ${time.format(limitsAt)}.` : error.message, true);
+    const first = error.status ? error.message : `${error.message} This page asks again every 10 s with your key.`;
+    say(limits ? `${error.message} The numbers are those of ${time.format(limitsAt)}.` : first, true);
   }
   timer = setTimeout(refresh, untilRefreshMs());
 }
@@ -163,7 +164,7 @@ function showLimits() {
     element("rotate").disabled = Boolean(ban);
   }
   element("ban").hidden = !ban;
-  const end = ban ? `It ends on ${dateTime.format(new Date(ban.until))}.` : "";
+  const end = ban ? `The ban ends on ${dateTime.format(new Date(ban.until))}.` : "";
   if (element("ban-end").textContent !== end) element("ban-end").textContent = end;
   countDown();
 }

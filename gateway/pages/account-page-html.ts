@@ -41,7 +41,7 @@ ${requestsHtml}
 <dt>Scopes</dt><dd id="key-scopes"></dd>
 <dt>Expires</dt><dd id="key-end"></dd>
 </dl>
-<p class="line actions">${"/keys/rotate" in document.paths ? rotateButton : ""}<button type="button" id="forget" class="quiet">Forget the key on this page</button></p>
+<p class="line actions">${"/keys/rotate" in document.paths ? rotateButton : ""}<button type="button" id="forget" class="quiet">Forget the key in this tab</button></p>
 ${"/keys/rotate" in document.paths ? '<p id="rotate-fault" class="fault" role="alert"></p>' : ""}
 </section>
 <section class="card" aria-labelledby="deprecated-title">

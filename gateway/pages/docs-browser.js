@@ -108,6 +108,14 @@ function renewKeys() {
   for (const field of all("[data-name=Idempotency-Key][required]")) field.value = `try-${Date.now()}`;
 }
 
+for (const summary of all(".try > summary")) {
+  summary.addEventListener("click", () => {
+    const { top } = summary.getBoundingClientRect();
+    // An open form no longer sticks to the top of the screen, and a closed one does again.
+    requestAnimationFrame(() => scrollBy(0, summary.getBoundingClientRect().top - top));
+  });
+}
+
 for (const form of all(".try form")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -126,14 +134,20 @@ for (const form of all(".try form")) {
       const tookMs = Math.round(performance.now() - startedMs);
       const headers = [...response.headers].map(([name, value]) => `${name}: ${value}`).join("\n");
       const result = make("p", { textContent: `${response.status} ${response.statusText}, ${tookMs} ms` });
-      result.className = response.ok ? "fine" : "fault";
+      result.className = response.ok || response.status === 304 ? "fine" : "fault";
+      const code = /"code":\s*"(\w+)"/.exec(text)?.[1];
+      if (!response.ok && links.has(code)) {
+        result.append(" · ", make("a", { href: `#${code}`, textContent: `What to do about ${code}` }));
+      }
       const more = make("details", {});
       more.append(make("summary", { textContent: "Headers" }), block("Headers of the response", headers));
-      status.replaceChildren(result, block("Body of the response", shortened(indented(text))), more);
+      const body = text === "" ? [] : [block("Body of the response", shortened(indented(text)))];
+      status.replaceChildren(result, ...body, more);
       keepTag(form, response);
       if (response.ok) renewKeys();
-    } catch (error) {
-      status.replaceChildren(make("p", { className: "fault", textContent: `No answer: ${error.message}` }));
+    } catch {
+      const fault = "The API does not answer. Check your connection, then send again.";
+      status.replaceChildren(make("p", { className: "fault", textContent: fault }));
     }
     status.scrollIntoView({ block: "nearest" });
   });

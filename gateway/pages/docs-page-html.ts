@@ -52,7 +52,7 @@ const isErrors = ({ title }: { title: string }) => title === "Errors";
 
 const toolsHtml = `<button type="button" id="menu" aria-expanded="false" aria-controls="contents">Contents</button>
 <form class="search" role="search"><input type="search" id="search" autocomplete="off" spellcheck="false" aria-label="Search the documentation" placeholder="Search ( / )" aria-controls="found"><ul id="found" class="found" aria-label="Found" hidden></ul></form>
-<form id="authorize"><input id="key" type="password" autocomplete="off" autocapitalize="off" spellcheck="false" aria-label="API key, for the requests from this page" placeholder="API key"><button>Use</button><span id="key-state" role="status"></span><button type="button" id="forget" hidden>Forget</button></form>`;
+<form id="authorize"><input id="key" type="password" autocomplete="off" autocapitalize="off" spellcheck="false" aria-label="API key, for the requests from this page" placeholder="API key"><button>Use key</button><span id="key-state" role="status"></span><button type="button" id="forget" hidden>Forget</button></form>`;
 
 type Groups = ReadonlyMap<string, readonly PlacedOperation[]>;
 

@@ -101,7 +101,7 @@ function tryHtml({ operationId: id, method, path, parameters, requestBody }: Pla
   }
   const [type, body] = Object.entries(requestBody?.content ?? {})[0] ?? [];
   const bodyField = `<label for="${id}-body">Body</label>
-<textarea id="${id}-body" rows="4" spellcheck="false" data-type="${type}">${escapeHtml(json(body?.example))}</textarea>`;
+<textarea id="${id}-body" rows="${Math.min(14, json(body?.example).split("\n").length)}" spellcheck="false" data-type="${type}">${escapeHtml(json(body?.example))}</textarea>`;
   return `<details class="panel try"><summary>Try it</summary>
 <form data-method="${method}" data-path="${escapeHtml(path)}">
 ${parameters.map((parameter) => field(id, parameter)).join("\n")}
@@ -116,7 +116,7 @@ function field(operationId: string, { name, in: place, required, example }: Para
   const id = `${operationId}-${name}`;
   const isGiven = required && example !== undefined && name !== "since"; // only the tag of a list that was read will do
   const value = isGiven ? ` value="${escapeHtml(String(example))}"` : "";
-  return `<label for="${id}">${escapeHtml(name)}</label>
+  return `<label for="${id}">${escapeHtml(name)}${required ? ' <span class="required">required</span>' : ""}</label>
 <input id="${id}" data-in="${place}" data-name="${escapeHtml(name)}"${value}${required ? " required" : ""} autocomplete="off" spellcheck="false">`;
 }
 

@@ -41,6 +41,7 @@ export function drawUsage(usage) {
   const bars = uPlot.paths.bars({ size: [0.8, 60] });
   const hours = isWeek ? [24, 48, 72, 96] : [1, 2, 3, 6, 12];
   const format = isWeek ? day : time;
+  const picked = index; // a new plot begins without a cursor
   plot?.destroy();
   plot = new uPlot(
     {
@@ -49,7 +50,10 @@ export function drawUsage(usage) {
       padding: [null, padding, null, null],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, move: toBar },
-      hooks: { setCursor: [({ cursor }) => read(cursor.idx ?? undefined)] },
+      hooks: {
+        setCursor: [({ cursor }) => read(cursor.idx ?? undefined)],
+        ready: [() => pick(picked)],
+      },
       scales: {
         x: { range: () => [from, to] },
         y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.1)] },
@@ -76,7 +80,6 @@ export function drawUsage(usage) {
   element("plot").setAttribute("aria-valuemax", steps.length - 1);
   element("plot").ariaBusy = "false";
   element("zone").textContent = `Times in ${zone}`;
-  read(index);
   showTable(usage, isWeek);
 }
 
@@ -134,10 +137,15 @@ element("plot").addEventListener("keydown", (event) => {
   if (!(event.key in to)) return;
   event.preventDefault();
   const next = to[event.key] === undefined ? undefined : Math.min(last, Math.max(0, to[event.key]));
+  pick(next);
+});
+
+/** Moves the cursor to a step, or away, and says its values. */
+function pick(next) {
   const left = next === undefined ? -10 : plot.valToPos(plot.data[0][next], "x");
   plot.setCursor({ left, top: 0 });
   read(next);
-});
+}
 
 /** Sums by day for a week, else by the hour, and by the quarter of an hour where there are minutes. */
 function showTable({ steps, stepSeconds }, isWeek) {

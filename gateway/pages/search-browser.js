@@ -80,7 +80,8 @@ export function enableSearch(headings) {
       row.append(link);
       return row;
     });
-    if (words.length > 0 && rows.length === 0) rows.push(make("li", { textContent: "Nothing found." }));
+    if (words.length > 0 && rows.length === 0)
+      rows.push(make("li", { textContent: `Nothing found for "${element("search").value.trim()}".` }));
     element("found").replaceChildren(...rows);
     element("found").hidden = rows.length === 0;
   }

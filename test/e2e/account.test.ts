@@ -197,6 +197,11 @@ test("the values of a step are shown on hover and by the arrow keys", async () =
   expect(await plot.getAttribute("aria-valuetext")).toMatch(/13:00–14:00: 166 served, 2 refused$/);
   await page.keyboard.press("Home");
   expect(await reading.textContent()).toMatch(/^Sun,? 22 Nov, 15:00–16:00: 144 served, 24 refused$/);
+  const { width: screen, height } = page.viewportSize()!;
+  await page.setViewportSize({ width: screen - 40, height }); // the plot is drawn again
+  await page.evaluate("new Promise((resolve) => setTimeout(resolve, 500))");
+  expect(await reading.textContent()).toMatch(/^Sun,? 22 Nov, 15:00–16:00: 144 served, 24 refused$/);
+  await page.setViewportSize({ width: screen, height });
   await page.keyboard.press("Escape");
   expect(await reading.textContent()).toMatch(/^In all/);
   const { x, y, width } = (await page.locator("#plot .u-over").boundingBox())!;

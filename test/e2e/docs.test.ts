@@ -128,7 +128,7 @@ test("a search finds parts by words of their text, and Enter goes to the first",
   expect(new URL(page.url()).hash).toBe("#api_key_banned");
   expect(await page.locator("#found").isVisible()).toBe(false);
   await page.getByLabel("Search the documentation").fill("no such words");
-  expect(await page.locator("#found").textContent()).toBe("Nothing found.");
+  expect(await page.locator("#found").textContent()).toBe('Nothing found for "no such words".');
 });
 
 test("the arrow keys move through what a search has found, and Tab closes it", async () => {
@@ -274,6 +274,33 @@ test("a request from the page carries the key, and its petId is exact in both di
   expect(JSON.parse(text)).toMatchObject({ quantity: 12, authorization: "Bearer ps_test_key", ifMatch: null });
   expect(await form.getByRole("status").textContent()).toMatch(/^200 OK, \d+ ms/);
   expect(faults).toEqual([]);
+});
+
+test("a refused request leads to the section of its code, and a 304 is no fault", async () => {
+  const { page } = await open("/docs/");
+  await giveKey(page);
+  const form = await openForm(page, "GET", "/inventory");
+  const answers = [{ status: 304 }, { status: 429, json: { code: "rate_limit_exceeded" } }];
+  await page.route("**/v1/inventory", (route) => route.fulfill(answers.shift()!));
+  await form.getByRole("button", { name: "Send" }).click();
+  await form.locator(".fine", { hasText: "304" }).waitFor();
+  expect(await form.getByLabel("Body of the response").count()).toBe(0);
+  await form.getByRole("button", { name: "Send" }).click();
+  await form.getByRole("link", { name: "What to do about rate_limit_exceeded" }).click();
+  expect(new URL(page.url()).hash).toBe("#rate_limit_exceeded");
+});
+
+test("a form stays where it is clicked, when it opens and when it closes", async () => {
+  const { page } = await open("/docs/", { viewport: { width: 1280, height: 900 } });
+  const article = page.locator("article:has(#updateInventory)");
+  await article.locator(".answer").first().scrollIntoViewIfNeeded();
+  const summary = article.locator(".try > summary");
+  const { y } = (await summary.boundingBox())!;
+  for (const isOpen of [true, false]) {
+    await summary.click();
+    await page.evaluate("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))");
+    expect([isOpen, Math.abs((await summary.boundingBox())!.y - y) < 2]).toEqual([isOpen, true]);
+  }
 });
 
 test("a request without a key is not sent, and leads to the field for the key", async () => {
