@@ -126,7 +126,7 @@ class KnownOutcomes {
    *
    * @param untilMs the end of the attempt, by `performance.now()`
    * @param send gives the outcomes of the changes that it gets
-   * @returns whether all changes are settled now, by a service that is not full
+   * @returns whether a service has settled all changes: it was not full, and said what became of each
    * @throws what `send` throws
    */
   async attempt(

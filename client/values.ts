@@ -83,7 +83,11 @@ export function checkExpected(expected: bigint | readonly bigint[] | undefined):
   return checkRevisions("expectedRevision", expected);
 }
 
-/** Copies a list of revisions. @throws InventoryError INVALID_ARGUMENT, also for an empty one: it would expect none */
+/**
+ * Copies a list of revisions.
+ *
+ * @throws InventoryError INVALID_ARGUMENT, also for an empty one: the service would take it for no condition
+ */
 export function checkRevisions(name: string, revisions: readonly bigint[]): bigint[] {
   return checkInt64s(name, checkArray(name, revisions, maxExpectedRevisions));
 }

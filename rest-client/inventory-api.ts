@@ -93,8 +93,8 @@ export interface InventoryApi {
    * Sets many quantities, each by itself. A request carries up to a hundred of them in up to 16 KiB. The results are in
    * the order of the entries.
    *
-   * @throws InventoryApiError when no result is known; a later failure is the result of its entries and of all after
-   * them, which are not sent
+   * @throws InventoryApiError when the first request fails. When a later one does, its entries get the error as their
+   * result, and so do all after them, which are not sent
    */
   updateMany(entries: readonly UpdateEntry[], options?: ManyOptions): Promise<UpdateResult[]>;
   /**

@@ -18,8 +18,8 @@ const noBan = { endsAtMs: 0, toldAt: 0 };
  * Tells when the next request may leave, so that the windows are not spent before they end. Pure: all times are
  * milliseconds of any one clock.
  *
- * Only answers tell what is left: a request that got none may not have reached the API. Until its attempt ends, each
- * request counts as one less left, because its answer may come late.
+ * Only answers tell what is left: a request that got none may not have reached the API. For each request whose
+ * attempt has not ended, one less is taken to be left, because its answer may come late.
  */
 export class Windows {
   #known: ReadonlyMap<string, ToldWindow> = new Map();
@@ -105,7 +105,7 @@ export class Windows {
     if (this.#underWay.delete(number)) this.#lostAt = this.#count;
   }
 
-  /** Whether the answer to the next request tells something new: of a window that is not known, or of lost requests. */
+  /** Whether it is unknown what is left: a request was lost since the latest answer, or a known window has ended. */
   #isUnknown(nowMs: number): boolean {
     const isSure = this.#latestTold > this.#lostAt;
     return !isSure || [...this.#known.values()].some(({ endsAtMs }) => endsAtMs <= nowMs);

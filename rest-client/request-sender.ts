@@ -68,7 +68,7 @@ export function createSender({
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
       const askedMs = performance.now();
       const number = isUncharged ? pace.uncharged() : await pace.turn(isPatient, signal);
-      if (failingSinceMs !== undefined) failingSinceMs += performance.now() - askedMs; // its turn is no failure
+      if (failingSinceMs !== undefined) failingSinceMs += performance.now() - askedMs; // it waited for its turn
       const outcome = await attempt(request, headers, number);
       if (!(outcome instanceof InventoryApiError)) return outcome;
       if (!isPassing(outcome)) throw outcome;

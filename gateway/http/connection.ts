@@ -173,7 +173,7 @@ export class Connection {
     // An empty line ends heads and chunked bodies. Its beginning may be in the bytes that came before these.
     let end = isBreak(bytes[start]) ? start : bytes.indexOf(emptyLine, start);
     if (end === -1) return bytes.length;
-    // After a head stop: a further line break may belong to the body. After a chunked body skip all line breaks.
+    // A head ends here, because a further line break may belong to the body. After a chunked body all are skipped.
     if (this.#open === undefined) return end === start ? end + 1 : end + emptyLine.length;
     while (isBreak(bytes[end])) end += 1;
     return end;

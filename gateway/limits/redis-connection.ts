@@ -46,7 +46,7 @@ interface Target {
  *
  * @param url `redis://` or `rediss://` (TLS) with `user:password@host:port/db`; several comma-separated ones for a
  *   cluster, all with the user and password of the first; `sentinel://user:password@host:port,host:port/name/db` for
- *   Sentinel, with the name of the master, and a password that the sentinels may require too
+ *   Sentinel, with the name of the master. Without a user the sentinels get the password, too
  * @throws TypeError for any other text
  */
 export function connectRedis(url: string): Redis | Cluster {

@@ -5,7 +5,7 @@ interface Entry {
   readonly key: string;
   readonly value: string;
   readonly description: string;
-  /** Optional parameters come switched off: an invented value is refused. */
+  /** Optional parameters come switched off, because an invented value is refused: all but an Idempotency-Key. */
   readonly disabled: boolean;
 }
 

@@ -1,6 +1,6 @@
 // Shows the account of the key that the visitor gives on this page or on the documentation page.
 
-import { addressOf, forgetKey, noKey, readKey, storedKey, storeKey } from "../docs/shared.js";
+import { addressOf, forgetKey, keyOfTab, noKey, readKey, storeKey } from "../docs/shared.js";
 import { drawUsage } from "./plot.js";
 import { enableRotation, forgetNewKey } from "./rotation.js";
 
@@ -17,7 +17,7 @@ const dateTime = new Intl.DateTimeFormat("en-GB", {
 const time = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
-let key = storedKey();
+let key = keyOfTab();
 let limits;
 let usage;
 let limitsAt;

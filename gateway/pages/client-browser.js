@@ -174,8 +174,8 @@ const noBan = { endsAtMs: 0, toldAt: 0 };
  * Tells when the next request may leave, so that the windows are not spent before they end. Pure: all times are
  * milliseconds of any one clock.
  *
- * Only answers tell what is left: a request that got none may not have reached the API. Until its attempt ends, each
- * request counts as one less left, because its answer may come late.
+ * Only answers tell what is left: a request that got none may not have reached the API. For each request whose
+ * attempt has not ended, one less is taken to be left, because its answer may come late.
  */
 class Windows {
     #known = new Map();
@@ -255,7 +255,7 @@ class Windows {
         if (this.#underWay.delete(number))
             this.#lostAt = this.#count;
     }
-    /** Whether the answer to the next request tells something new: of a window that is not known, or of lost requests. */
+    /** Whether it is unknown what is left: a request was lost since the latest answer, or a known window has ended. */
     #isUnknown(nowMs) {
         const isSure = this.#latestTold > this.#lostAt;
         return !isSure || [...this.#known.values()].some(({ endsAtMs }) => endsAtMs <= nowMs);
@@ -400,7 +400,7 @@ function createSender({ baseUrl, apiKey, fetch, pace, }) {
             const askedMs = performance.now();
             const number = isUncharged ? pace.uncharged() : await pace.turn(isPatient, signal);
             if (failingSinceMs !== undefined)
-                failingSinceMs += performance.now() - askedMs; // its turn is no failure
+                failingSinceMs += performance.now() - askedMs; // it waited for its turn
             const outcome = await attempt(request, headers, number);
             if (!(outcome instanceof InventoryApiError))
                 return outcome;

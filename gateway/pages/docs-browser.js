@@ -1,7 +1,7 @@
 // Makes the documentation page more comfortable: search, languages, copying, and requests. These go only to the API
 // beside the page: a browser lets a page read nothing from other origins.
 import { enableSearch } from "./search.js";
-import { addCopyButton, addressOf, forgetKey, make, noKey, readKey, storedKey, storeKey } from "./shared.js";
+import { addCopyButton, addressOf, forgetKey, keyOfTab, make, noKey, readKey, storeKey } from "./shared.js";
 
 const element = (id) => document.getElementById(id);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -93,7 +93,7 @@ element("forget").addEventListener("click", () => {
 });
 
 function showKey(fault = "") {
-  const key = storedKey();
+  const key = keyOfTab();
   element("authorize").classList.toggle("has-key", key !== null);
   element("key-state").textContent = fault || (key ? `Key …${key.slice(-4)} in use` : "");
   element("key-state").className = fault && "fault";
@@ -120,7 +120,7 @@ for (const form of all(".try form")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const status = form.querySelector("[role=status]");
-    if (!storedKey()) {
+    if (!keyOfTab()) {
       status.replaceChildren(make("p", { textContent: "Enter an API key at the top, then send again." }));
       status.scrollIntoView({ block: "nearest" });
       waiting = form.querySelector(".send");
@@ -157,7 +157,7 @@ function send(form) {
   let { method, path } = form.dataset;
   const headers = {};
   const query = new URLSearchParams();
-  if (storedKey()) headers.Authorization = `Bearer ${storedKey()}`;
+  if (keyOfTab()) headers.Authorization = `Bearer ${keyOfTab()}`;
   for (const { value, dataset } of all("input", form)) {
     if (dataset.in === "path") path = path.replace(`{${dataset.name}}`, encodeURIComponent(value));
     else if (value !== "" && dataset.in === "query") query.set(dataset.name, value);

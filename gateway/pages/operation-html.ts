@@ -1,4 +1,7 @@
-/** Renders an operation: what it does and its fields on the left, how it is called on the right, or between the two. */
+/**
+ * Renders an operation: what it does and its fields on the left, and how it is called on the right. On a narrow screen
+ * the call stands between what it does and its fields.
+ */
 import type { CodeSample } from "../openapi/code-samples.ts";
 import { type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
 import {

@@ -4,7 +4,7 @@
 const storedAs = "petstore-inventory-key";
 
 /** The key of this tab; null without one. */
-export const storedKey = () => sessionStorage.getItem(storedAs);
+export const keyOfTab = () => sessionStorage.getItem(storedAs);
 export const storeKey = (key) => sessionStorage.setItem(storedAs, key);
 export const forgetKey = () => sessionStorage.removeItem(storedAs);
 

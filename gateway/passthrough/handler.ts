@@ -54,7 +54,7 @@ export function passThrough(options: PassThroughOptions): PassThrough {
   if (upstream === null) {
     return (path) => (request, _response, next) => {
       path(request.params);
-      next(unavailable(`no upstream is configured for ${name}`));
+      next(notPassedOn(`no upstream is configured for ${name}`));
     };
   }
   const Agent = upstream.protocol === "https:" ? HttpsAgent : HttpAgent;
@@ -78,7 +78,7 @@ export function passThrough(options: PassThroughOptions): PassThrough {
     if (response.destroyed) return; // the client went away while its key was looked up
     const context = contextOf(response);
     const { accountId } = context.principal!;
-    if (!shares.take(accountId)) return next(unavailable(`the account has its share of the connections to ${name}`));
+    if (!shares.take(accountId)) return next(notPassedOn(`the account has its share of the connections to ${name}`));
     const send = (sink: Writable) => {
       const call = upstreamCall(request, response, pathBelow, exchange);
       void proxy(call, sink as ServerResponse, (error) =>
@@ -129,6 +129,6 @@ function upstreamCall(request: Request, response: Response, path: string, exchan
   return Object.assign(noBody, { exchange, method, url, headers }) as UpstreamCall;
 }
 
-function unavailable(reason: string): ApiError {
+function notPassedOn(reason: string): ApiError {
   return new ApiError("service_unavailable", { cause: new Error(reason) });
 }

@@ -13,7 +13,7 @@ import type { ListFeed } from "../stock/list-feed.ts";
 import type { StockHistory } from "../stock/stock-history.ts";
 import type { StockStore } from "../stock/stock-store.ts";
 import { allAppliedOrThrow, appliedOrThrow, applyChanges, notFound } from "./apply-changes.ts";
-import { readHistoryLimit, toWireChange } from "./history-wire.ts";
+import { readHistoryLimit, toWirePastChange } from "./history-wire.ts";
 import { asRetryable, RpcError } from "./rpc-error.ts";
 import { certificateNames, type OnCall, questionStream, serverStream, unary, wantedBy } from "./served-calls.ts";
 import {
@@ -145,7 +145,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
       const changes = await history.before(beforeRevision, petId, readHistoryLimit(request));
       const isKnown = petId === undefined || changes.length > 0 || (await history.has(petId));
       if (!isKnown) throw notFound(petId);
-      return { changes: changes.map(toWireChange) };
+      return { changes: changes.map(toWirePastChange) };
     }, onCall),
   };
 }

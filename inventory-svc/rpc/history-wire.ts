@@ -18,7 +18,7 @@ export function readHistoryLimit({ limit }: ListChangesRequest): number {
   return limit || defaultLimit;
 }
 
-export function toWireChange(change: HistoryChange): WirePastChange {
+export function toWirePastChange(change: HistoryChange): WirePastChange {
   const { petId, revision, reason, origin } = change;
   return {
     petId,

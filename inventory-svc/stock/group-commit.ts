@@ -43,9 +43,10 @@ interface QueuedWrite extends WriteRequest {
  * Writes changes of many callers in batches, one transaction at a time. A commit waits for the disk, and all changes
  * that arrive during one commit share the next one.
  *
- * A batch has a limit, because a transaction with every caller in it leaves the database idle until they come back; in
- * several batches, callers and database take turns. But where a commit takes long, the database is busy anyway, and
- * only larger batches help. So the limit follows from how much of the time the database is busy.
+ * A batch has a limit, because a transaction with every caller in it leaves the database idle until they come back. In
+ * several batches, the database writes one while the callers of another come back. But where a commit takes long, the
+ * database is busy anyway, and only larger batches help. So the limit follows from how much of the time the database is
+ * busy.
  */
 export class GroupCommit {
   readonly #options: GroupCommitOptions;

@@ -23,7 +23,7 @@ export class Retention {
    * @param limit maximum changes
    * @param kind `revisions`: changes that made a revision, whose ids are above 0. `repeatable`: changes that happened
    *   once and made none, whose ids are below 0
-   * @param after the id after which to begin, counted away from 0; 0 for the first step
+   * @param after the id after which to begin, on the way up or down from 0; 0 for the first step
    * @returns the id to go on after; undefined when no other change is that old
    * @throws StockUnavailableError
    */
@@ -64,8 +64,8 @@ export class Retention {
   }
 
   /**
-   * Tells by the notes of `noteTime` whether the clock of the database has lately gone on without a service: it was set
-   * forward, or no service ran.
+   * Tells whether the notes of `noteTime` have had a gap lately: the clock of the database was set forward, or no
+   * service ran.
    *
    * @param gapMs longer than the time between two notes of services that run
    * @param agoMs a gap counts if it ended at most this long ago

@@ -55,8 +55,8 @@ export async function askAgain(connection: PooledConnection): Promise<Engine> {
   const results = await new Promise<unknown[]>((resolve, reject) => {
     mysql.query(askServer, (error, results) => {
       if (!error) return resolve(results);
-      // The driver sends the statements that wait when this callback returns. If the error means that the server has
-      // undone their transaction, which nothing else would tell, they would run outside of it.
+      // When this callback returns, the driver sends the statements that wait. If the server has undone their
+      // transaction, which only this error tells, they would run outside of it.
       mysql.stream.destroy();
       reject(error);
     });

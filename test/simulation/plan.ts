@@ -119,19 +119,19 @@ export function planOf(seed: number): Plan {
   return { ...special, faults: special.faults.toSorted((a, b) => a.atMs - b.atMs) };
 }
 
-/** What some seeds have in place of what they would have: chance alone would bring it too seldom. */
+/** What half of the seeds have in place of what they would have: chance alone would bring it too seldom. */
 function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Plan> {
-  switch (seed % 8) {
+  const isOther = Math.floor(seed / 16) % 2 === 1;
+  switch (seed % 16) {
     case 0: {
       // A revocation, and more than the time that it may take; for some gateways the answers of the keys' database come
       // late, or none comes and the stock's database holds up requests.
       const revocation = faultOf(random, "revoke a key", random.between(1_500, 3_500), 0);
       const of = (kind: FaultKind, afterMs: number, forMs: number) =>
         faultOf(random, kind, revocation.atMs + afterMs, forMs);
-      const away =
-        seed % 16 === 0
-          ? [of("slow keys to gateway", -1_200, 8_000)]
-          : [of("hold gateway and keys", 500, 11_500), of("freeze the stock's database", 5_500, 4_900)];
+      const away = isOther
+        ? [of("hold gateway and keys", 500, 11_500), of("freeze the stock's database", 5_500, 4_900)]
+        : [of("slow keys to gateway", -1_200, 8_000)];
       const times = { endMs: 16_000, pauseMs: 100 * callers, timeoutMs: 5_000 };
       return { ...times, faults: [revocation, ...away, ...faults.slice(0, 4)] };
     }
@@ -146,39 +146,48 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       // Many questions under way while streams, connections or a service end, of which no caller may notice anything.
       const dense = { callers: 5, endMs: 7_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2 };
       const replacement = faultOf(random, "replace a service", random.between(300, 3_000), 0);
-      return { ...dense, faults: seed % 16 < 8 ? [] : [replacement] };
+      return { ...dense, faults: isOther ? [replacement] : [] };
     }
     case 3: {
       // Streams end while their service is frozen, or waits for its database, and many questions are under way on them.
-      const kind = seed % 16 < 8 ? "freeze a service" : "slow service to database";
+      const kind = isOther ? "slow service to database" : "freeze a service";
       const at = (atMs: number) => faultOf(random, kind, atMs + random.between(0, 1_500), random.between(800, 2_500));
       const dense = { callers: 6, pauseMs: 40, pets: 4, hotShare: 0.8, latencyMs: 15, timeoutMs: 5_000, services: 2 };
       return { ...dense, endMs: 10_000, faults: [at(5_500), at(7_500)] };
     }
-    case 4:
-    case 5: {
+    case 4: {
       // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock.
-      const kind = seed % 16 < 8 ? "slow gateway to service" : "lock the head";
+      const kind = isOther ? "lock the head" : "slow gateway to service";
       const late = [1_000, 2_500, 4_000].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
       const hurried = { timeoutMs: 300, latencyMs: 0.6, services: 2, hotShare: 0.8 };
       return { endMs: 6_000, pauseMs: 20 * callers, ...hurried, faults: late };
+    }
+    case 5: {
+      // Many callers of one entry, while nobody is told what became of some transactions.
+      const kinds = ["lose sessions after COMMIT", "lose sessions before COMMIT", "fail over the database"] as const;
+      const lost = [500, 1_500, 2_500, 3_500, 4_500].map((atMs) => {
+        return faultOf(random, random.pick(kinds), atMs + random.between(0, 500), random.between(200, 900));
+      });
+      const dense = { latencyMs: 0.6, hotShare: 0.8, pauseMs: 20 * callers, timeoutMs: 1_000 };
+      return { ...dense, endMs: 6_000, faults: lost };
     }
     case 6: {
       const restore = faultOf(random, "restore the database", random.between(500, 2_000), random.between(300, 1_500));
       return { endMs: 6_000, pauseMs: 30 * callers, faults: [restore, ...faults.slice(0, 2)] };
     }
-    default: {
-      if (seed % 16 === 7) return {};
+    case 7: {
       // Several servers take writes, and the answers of one of them come late, within a transaction too.
       const overlap = faultOf(random, "let writers overlap", 300, 9_000);
-      const kind = seed % 32 === 15 ? "hold database to service" : "slow service to database";
+      const kind = isOther ? "hold database to service" : "slow service to database";
       const late = [1_000, 2_500, 4_000, 5_500].map((atMs) => {
         return faultOf(random, kind, atMs + random.between(0, 500), random.between(400, 950));
       });
       const dense = { services: 2, latencyMs: 0.6, pauseMs: 20 * callers, hotShare: 0.8, silenceMs: 1_000 };
-      const timeoutMs = kind === "hold database to service" ? 2_000 : 300;
+      const timeoutMs = isOther ? 2_000 : 300;
       return { ...dense, endMs: 7_000, timeoutMs, faults: [{ ...overlap, which: 3 }, ...late] };
     }
+    default:
+      return {};
   }
 }
 

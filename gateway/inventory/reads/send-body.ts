@@ -34,7 +34,7 @@ export function sendBody(
 export function pinBody(request: Request, response: Response, body: Body, pinnedBodies: PinnedBodies): void {
   if (body.text !== undefined || request.method === "HEAD") return;
   if (response.destroyed) return; // the client has left, and no event would release it
-  // Ends the connection: in an app around the gateway, a response that waits for its turn on it cannot end alone.
+  // Ends the connection: in an app around the gateway, a response may still wait for its turn, and cannot end alone.
   const cutOff = () => request.socket.destroy();
   response.once("close", pinnedBodies.pin(body, contextOf(response).principal!.accountId, cutOff));
 }

@@ -320,8 +320,8 @@ export interface ApplyChangesRequest {
 
 /**
  * Changes of one caller, decided in one transaction. Each stands alone, unless the group is all_or_nothing. Three faults
- * refuse every change of any group: a malformed change, the record of another request under a key or request_id, and a
- * request_id that two changes have.
+ * refuse all changes of their group in both cases: a malformed change, the record of another request under a key or
+ * request_id, and a request_id that two changes have.
  */
 export interface ChangeGroup {
   /** 1 to 100. With a key, and where they are all or nothing, each names another pet_id. */
