@@ -125,8 +125,8 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
     const { own = 0, alone = 0, synced = 0, others = 0 } = running(counts[w]) ?? {};
     const known = Math.max(charged, own, synced);
     const newSum = sum + known - charged;
-    // After a loss of data `sum` lacks the gateways that are gone; `highest` may have them, but not the `alone` requests
-    // of this report, which come on top of it. The rest of what is new here may be in `highest` already.
+    // After a loss of data `sum` lacks the gateways that are gone; `highest` may have them, but not the `alone`
+    // requests of this report, which come on top of it. The rest of what is new here may be in `highest` already.
     const total = Math.max(highest + Math.min(alone, known - charged), others + known, newSum);
     const credit = known - own;
     admitted = Math.max(0, Math.min(admitted, credit + limits[w]! - total));

@@ -89,10 +89,10 @@ const directive = /^([\w-]+)(?:=(?:"(?:[^"\\]|\\.)*"|[^\s,"=]+))?$/;
 const saysHowLong = /^(no-cache|no-store|max-age="?\d+"?)$/i;
 
 /**
- * Keeps a shared cache from storing the answer. `public`, `s-maxage` and `must-revalidate` would each allow that, though
- * the request has an `Authorization` (RFC 9111 section 3.5), so `private` comes first. Where nothing
- * says how long the answer is fresh, the caller's cache has to ask again, as for the gateway's own answers: else it
- * would guess (section 4.2.2).
+ * Keeps a shared cache from storing the answer. `public`, `s-maxage` and `must-revalidate` would each allow that,
+ * though the request has an `Authorization` (RFC 9111 section 3.5), so `private` comes first. Where nothing says how
+ * long the answer is fresh, the caller's cache has to ask again, as for the gateway's own answers: else it would guess
+ * (section 4.2.2).
  */
 function privateCacheControl(sent = ""): string {
   const members = sent.match(member)?.map((each) => each.trim()) ?? [];
