@@ -113,3 +113,12 @@ test("an update that is too large by itself goes alone, after those before it", 
     ["night.2", ["2"]],
   ]);
 });
+
+test("a petId that is named twice in a call is refused before anything is sent", async () => {
+  const { api, sent } = open();
+  const all = [...entries(130), { petId: 3, quantity: 77 }];
+  await expect(api.updateMany(all)).rejects.toThrow("petId 3 is named twice: at 3 and 130");
+  const two = [3n, 3].map((petId) => ({ petId, delta: -1 }));
+  await expect(api.adjustMany(two)).rejects.toThrow("petId 3 is named twice: at 0 and 1");
+  expect(sent).toEqual([]);
+});

@@ -34,13 +34,15 @@ const utf8 = new TextEncoder();
  * Puts updates into as few requests as the API allows, in their order. An update that is too large by itself goes
  * alone, for the API to refuse. Each request has a key of its own, which a repeat of the same updates has again.
  *
- * @throws TypeError for an update or a key that cannot be sent
+ * @throws TypeError for an update or a key that cannot be sent, and for two updates of one pet
  */
 export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: string | undefined): UpdatesRequest[] {
   const key = toIdempotencyKey(idempotencyKey);
+  const all = updates.map(updateJson);
+  checkDifferent(updates);
   const parts: { readonly start: number; readonly texts: string[] }[] = [];
   let room = 0;
-  for (const [start, text] of updates.map(updateJson).entries()) {
+  for (const [start, text] of all.entries()) {
     const bytes = utf8.encode(text).length + 1; // and what follows it: a comma or the last bracket
     if (bytes > room || parts.at(-1)!.texts.length === maxUpdates) {
       parts.push({ start, texts: [] });
@@ -65,7 +67,7 @@ function updateJson(update: UpdateEntry): string {
   return changeJson(petId, { quantity: toQuantity(quantity), ifMatch: toIfMatch(ifMatch), reason: toReason(reason) });
 }
 
-/** The body of adjustments that are made all or none. @throws TypeError for one that cannot be sent */
+/** The body of adjustments that are made all or none. @throws TypeError for one that cannot be sent, or two of a pet */
 export function toAdjustmentsBody(adjustments: readonly Adjustment[]): string {
   if (adjustments.length < 1 || adjustments.length > maxUpdates) {
     throw new TypeError(`adjustments must be 1 to ${maxUpdates}: ${adjustments.length}`);
@@ -81,7 +83,18 @@ export function toAdjustmentsBody(adjustments: readonly Adjustment[]): string {
     );
     return changeJson(petId, { delta: toDelta(delta), ifMatch: toIfMatch(ifMatch), reason: toReason(reason) });
   });
+  checkDifferent(adjustments);
   return `[${texts}]`;
+}
+
+/** Refuses two changes of one pet: in two requests the API would take both, and the later one would win. */
+function checkDifferent(changes: readonly { readonly petId: bigint | number }[]): void {
+  const places = new Map<string, number>();
+  for (const [place, { petId }] of changes.entries()) {
+    const id = String(petId);
+    if (places.has(id)) throw new TypeError(`petId ${id} is named twice: at ${places.get(id)} and ${place}`);
+    places.set(id, place);
+  }
 }
 
 function changeJson(petId: bigint | number, rest: object): string {

@@ -50,6 +50,7 @@ function curl({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
     url,
   ];
   return lines(
+    listUrl && "# needs curl 7.84 or later",
     listUrl && `ETAG=$(curl -f -s -I -o /dev/null -w '%header{etag}' \\\n  ${authorization} \\\n  ${listUrl})`,
     listUrl && `# ${waits}`,
     parts.join(" \\\n  "),

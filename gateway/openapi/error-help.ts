@@ -98,7 +98,8 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
     meaning:
       "A limit is used up, and `RateLimit-Policy` names it: `minute` and `day` are those of the account, or of the " +
       "address without a valid key; `own-account` is that of `/rate_limit` and `/usage`; `rotations` and " +
-      "`keyed-updates` speak for themselves. The request was not carried out and is not counted.",
+      "`keyed-updates` speak for themselves. The request was not carried out. It is not counted, but one of `rotations` " +
+      "or `keyed-updates` is charged to minute and day like any other.",
     action:
       "Wait for the seconds in `Retry-After`; then back off exponentially with some randomness. A key that goes on " +
       "without waiting while its minute or day is used up is banned. To stay below the limit, watch " +

@@ -652,13 +652,15 @@ const utf8 = new TextEncoder();
  * Puts updates into as few requests as the API allows, in their order. An update that is too large by itself goes
  * alone, for the API to refuse. Each request has a key of its own, which a repeat of the same updates has again.
  *
- * @throws TypeError for an update or a key that cannot be sent
+ * @throws TypeError for an update or a key that cannot be sent, and for two updates of one pet
  */
 function toRequests(updates, idempotencyKey) {
     const key = toIdempotencyKey(idempotencyKey);
+    const all = updates.map(updateJson);
+    checkDifferent(updates);
     const parts = [];
     let room = 0;
-    for (const [start, text] of updates.map(updateJson).entries()) {
+    for (const [start, text] of all.entries()) {
         const bytes = utf8.encode(text).length + 1; // and what follows it: a comma or the last bracket
         if (bytes > room || parts.at(-1).texts.length === maxUpdates) {
             parts.push({ start, texts: [] });
@@ -681,7 +683,7 @@ function updateJson(update) {
     const { petId, quantity, ifMatch, reason } = toOptions("an update", update, "petId", "quantity", "ifMatch", "reason");
     return changeJson(petId, { quantity: toQuantity(quantity), ifMatch: toIfMatch(ifMatch), reason: toReason(reason) });
 }
-/** The body of adjustments that are made all or none. @throws TypeError for one that cannot be sent */
+/** The body of adjustments that are made all or none. @throws TypeError for one that cannot be sent, or two of a pet */
 function toAdjustmentsBody(adjustments) {
     if (adjustments.length < 1 || adjustments.length > maxUpdates) {
         throw new TypeError(`adjustments must be 1 to ${maxUpdates}: ${adjustments.length}`);
@@ -690,7 +692,18 @@ function toAdjustmentsBody(adjustments) {
         const { petId, delta, ifMatch, reason } = toOptions("an adjustment", adjustment, "petId", "delta", "ifMatch", "reason");
         return changeJson(petId, { delta: toDelta(delta), ifMatch: toIfMatch(ifMatch), reason: toReason(reason) });
     });
+    checkDifferent(adjustments);
     return `[${texts}]`;
+}
+/** Refuses two changes of one pet: in two requests the API would take both, and the later one would win. */
+function checkDifferent(changes) {
+    const places = new Map();
+    for (const [place, { petId }] of changes.entries()) {
+        const id = String(petId);
+        if (places.has(id))
+            throw new TypeError(`petId ${id} is named twice: at ${places.get(id)} and ${place}`);
+        places.set(id, place);
+    }
 }
 function changeJson(petId, rest) {
     return `{"petId":${toPetId(petId)},${JSON.stringify(rest).slice(1)}`;
