@@ -103,7 +103,10 @@ test("a check ends when no service answers, and when an answer stops in the midd
 });
 
 test("a check ends when a service accepts connections and no streams, as a frozen one does", async () => {
-  const frozen = createServer((socket) => socket.on("error", () => {}).resume()).listen(0, "127.0.0.1");
+  const frozen = createServer((socket) => {
+    socket.on("error", () => {}).resume();
+    stack.defer(() => void socket.destroy()); // grpc-js leaves a connection open that gets no answer
+  }).listen(0, "127.0.0.1");
   stack.defer(() => void frozen.close());
   await once(frozen, "listening");
   const client = createInventoryClient({
