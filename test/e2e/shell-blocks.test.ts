@@ -152,6 +152,7 @@ describe("requests", () => {
       .map((block) => block.text)
       .join("\n")
       .replaceAll("ps_live_replace_this_by_a_key", key)
+      .replaceAll("wait=90", "wait=1")
       .replaceAll("127.0.0.1:8080", system.address);
     const answers = (await paste(shell, text)).stdout.match(/HTTP\/1\.1 \d+/g)!;
     expect(answers).toHaveLength(text.match(/^curl -i/gm)!.length);
