@@ -57,6 +57,9 @@ test("every call refuses an option that it does not know, one of a wrong type, a
   }
 });
 
+const adjustTwo = (client: ReturnType<typeof open>, second: { readonly petId: bigint; readonly delta: number }) =>
+  client.adjustMany({ adjustments: [{ petId: 1n, delta: 1 }, second], requestId: "a" });
+
 test.each<[string, (client: ReturnType<typeof open>) => Promise<unknown>, string]>([
   [
     "a misspelt place of a list",
@@ -85,26 +88,12 @@ test.each<[string, (client: ReturnType<typeof open>) => Promise<unknown>, string
   ],
   [
     "two adjustments of one entry",
-    (client) =>
-      client.adjustMany({
-        adjustments: [
-          { petId: 1n, delta: 1 },
-          { petId: 1n, delta: 2 },
-        ],
-        requestId: "a",
-      }),
+    (client) => adjustTwo(client, { petId: 1n, delta: 2 }),
     "adjustments must name each petId once",
   ],
   [
     "the place of an adjustment that is wrong",
-    (client) =>
-      client.adjustMany({
-        adjustments: [
-          { petId: 1n, delta: 1 },
-          { petId: 2n, delta: 0.5 },
-        ],
-        requestId: "a",
-      }),
+    (client) => adjustTwo(client, { petId: 2n, delta: 0.5 }),
     "adjustments[1].delta must be an integer from -2147483648 to 2147483647",
   ],
 ])("the client names %s", async (_name, call, message) => {

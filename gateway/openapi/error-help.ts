@@ -132,8 +132,8 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
   },
   timeout: {
     meaning:
-      "The answer did not come in time. If the request was an update, it may or may not have happened. With status 408 the request itself " +
-      "did not arrive in time, and nothing was changed.",
+      "The answer did not come in time. If the request was an update, it may or may not have happened. With status 408 " +
+      "the request itself did not arrive in time, and nothing was changed.",
     action: "Back off exponentially with some randomness. Read the entry when you need to know what became of it.",
     repeat: "Yes. An update is safe to repeat with the same `Idempotency-Key` or with `If-Match`.",
   },

@@ -128,7 +128,9 @@ async function refresh() {
       return refuse(error.message);
     }
     element("open").hidden = limits !== undefined;
-    const first = error.status ? error.message : `${error.message} This page asks again every 10 s with your key.`;
+    const first = error.status
+      ? error.message
+      : `${error.message} This page asks again every ${limitsEveryMs / 1_000} s with your key.`;
     say(limits ? `${error.message} The numbers are those of ${time.format(limitsAt)}.` : first, true);
   }
   timer = setTimeout(refresh, untilRefreshMs());

@@ -103,8 +103,9 @@ function tryHtml({ operationId: id, method, path, parameters, requestBody }: Pla
 <p>Rotate your key on <a href="../account/">its account page</a>, which shows the new key once.</p></details>`;
   }
   const [type, body] = Object.entries(requestBody?.content ?? {})[0] ?? [];
+  const example = json(body?.example);
   const bodyField = `<label for="${id}-body">Body</label>
-<textarea id="${id}-body" rows="${Math.min(14, json(body?.example).split("\n").length)}" spellcheck="false" data-type="${type}">${escapeHtml(json(body?.example))}</textarea>`;
+<textarea id="${id}-body" rows="${Math.min(14, example.split("\n").length)}" spellcheck="false" data-type="${type}">${escapeHtml(example)}</textarea>`;
   return `<details class="panel try"><summary>Try it</summary>
 <form data-method="${method}" data-path="${escapeHtml(path)}">
 ${parameters.map((parameter) => field(id, parameter)).join("\n")}

@@ -198,8 +198,10 @@ test("the values of a step are shown on hover and by the arrow keys", async () =
   await page.keyboard.press("Home");
   expect(await reading.textContent()).toMatch(/^Sun,? 22 Nov, 15:00–16:00: 144 served, 24 refused$/);
   const { width: screen, height } = page.viewportSize()!;
-  await page.setViewportSize({ width: screen - 40, height }); // the plot is drawn again
-  await page.evaluate("new Promise((resolve) => setTimeout(resolve, 500))");
+  const drawn = await page.locator("#plot .u-over").elementHandle();
+  await page.setViewportSize({ width: screen - 40, height });
+  await drawn!.waitForElementState("hidden"); // the plot is drawn again
+  await page.evaluate("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))");
   expect(await reading.textContent()).toMatch(/^Sun,? 22 Nov, 15:00–16:00: 144 served, 24 refused$/);
   await page.setViewportSize({ width: screen, height });
   await page.keyboard.press("Escape");
