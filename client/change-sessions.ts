@@ -30,8 +30,7 @@ interface QueuedRequest {
   readonly isWanted: () => boolean;
   /** Gives its caller the outcomes, or an error; only the first call counts. */
   readonly end: (outcomes: readonly ChangeOutcome[] | Promise<never>) => void;
-  isSent: boolean;
-  isEnded: boolean;
+  state: "waiting" | "sent" | "ended";
 }
 
 /**
@@ -91,17 +90,18 @@ export class ChangeSessions {
       this.#inFlight += count;
       // Timers may end a millisecond early. An answer that has arrived while this thread was busy is taken before the
       // immediate.
-      const onLate = () => waiting.end(forAll(request, late(waiting.isSent)));
+      const onLate = () => waiting.end(forAll(request, late(waiting.state === "sent")));
       const timer = setTimeout(() => setImmediate(onLate), Math.ceil(leftMs) + 1);
       const end: QueuedRequest["end"] = (outcomes) => {
-        if (waiting.isEnded) return;
-        waiting.isEnded = true;
+        if (waiting.state === "ended") return;
+        waiting.state = "ended";
         clearTimeout(timer);
         this.#inFlight -= count;
-        while (this.#waiting[0]?.isEnded) this.#waiting.shift(); // else it grows while no service takes from it
+        // Else it would grow while no service takes from it.
+        while (this.#waiting[0]?.state === "ended") this.#waiting.shift();
         resolve(outcomes);
       };
-      const waiting: QueuedRequest = { request, endMs, isWanted, end, isSent: false, isEnded: false };
+      const waiting: QueuedRequest = { request, endMs, isWanted, end, state: "waiting" };
       if (this.#fresh.push(waiting) === 1) setImmediate(() => this.#queueFresh());
     });
   }
@@ -217,11 +217,12 @@ export class ChangeSessions {
       count += next.request.changes.length;
       if (count > maxMessageChanges && taken.length > 0) break;
       this.#waiting.shift();
-      if (next.isEnded) continue;
+      if (next.state === "ended") continue;
       try {
-        next.isSent = next.isWanted();
-        if (next.isSent) taken.push(next);
-        else next.end(forAll(next.request, notSent("the caller has left", undefined, "CANCELLED")));
+        if (next.isWanted()) {
+          next.state = "sent";
+          taken.push(next);
+        } else next.end(forAll(next.request, notSent("the caller has left", undefined, "CANCELLED")));
       } catch (error) {
         next.end(Promise.reject(error)); // of this caller alone: the others of the message are sent
       }

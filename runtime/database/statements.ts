@@ -85,8 +85,8 @@ export const maxAttempts = 4;
 export class Transaction {
   readonly #db: Knex;
   readonly #connection: PooledConnection & { readonly inTransaction?: boolean };
-  #isOpen = false;
-  #isCommitting = false;
+  /** Its last step that was sent; "none" before the first one, and once it is committed. */
+  #sent: "none" | "BEGIN" | "COMMIT" = "none";
 
   private constructor(db: Knex, connection: PooledConnection) {
     this.#db = db;
@@ -102,8 +102,8 @@ export class Transaction {
 
   /** Runs statements together. @returns the result of each, as the driver gives it */
   async run(...statements: readonly Statement[]): Promise<unknown[]> {
-    const opening = this.#isOpen ? [] : [isSqlite(this.#db) ? beginOnSqlite : begin];
-    this.#isOpen = true;
+    const opening = this.#sent === "none" ? [isSqlite(this.#db) ? beginOnSqlite : begin] : [];
+    this.#sent = "BEGIN";
     const results = await this.#send([...opening, ...statements]);
     return results.slice(opening.length);
   }
@@ -111,7 +111,7 @@ export class Transaction {
   /** Runs statements and commits, together. @returns the result of each statement, as the driver gives it */
   async commit(...statements: readonly Statement[]): Promise<unknown[]> {
     const results = await this.run(...statements, commit);
-    this.#isOpen = false;
+    this.#sent = "none";
     return results.slice(0, -1);
   }
 
@@ -120,13 +120,13 @@ export class Transaction {
    * or when the error proves it.
    */
   mayHaveHappened(error: unknown): boolean {
-    return this.#isCommitting && !provesUndone(error);
+    return this.#sent === "COMMIT" && !provesUndone(error);
   }
 
   /** Takes back what is not committed, and returns the connection to the pool. */
   async end(): Promise<void> {
     // SQLite says whether a transaction is open: BEGIN may have failed, or an error may have taken it back already.
-    if (isSqlite(this.#db) ? this.#connection.inTransaction : this.#isOpen) {
+    if (isSqlite(this.#db) ? this.#connection.inTransaction : this.#sent !== "none") {
       await send(this.#db, this.#connection, rollback).catch((fault) => discardConnection(this.#connection, fault));
     }
     await releaseConnection(this.#db, this.#connection);
@@ -137,12 +137,12 @@ export class Transaction {
     if (!engineBehind(this.#connection).canPipeline) {
       const results: unknown[] = [];
       for (const statement of statements) {
-        this.#isCommitting = statement === commit;
+        if (statement === commit) this.#sent = "COMMIT";
         results.push(await send(this.#db, this.#connection, statement));
       }
       return results;
     }
-    this.#isCommitting = statements.at(-1) === commit;
+    if (statements.at(-1) === commit) this.#sent = "COMMIT";
     const sql = statements.map((statement) => statement.sql).join(";");
     const bindings = statements.flatMap((statement) => statement.bindings);
     const results = await send(this.#db, this.#connection, { sql, bindings });

@@ -139,6 +139,18 @@ test("the oracle of the simulation finds nothing in a good history", () => {
   for (let seed = 1; seed <= 50; seed++) expect(judge(goodHistory(new Random(seed)))).toEqual([]);
 });
 
+test("the oracle knows that one commit can hold an entry's creation and its removal", () => {
+  const { commits, changes, reads } = goodHistory(new Random(1));
+  const { atMs, revision } = commits.at(-1)!;
+  const unanswered = { callMs: atMs, returnMs: atMs + 9, outcome: { kind: "unknown", isAnswered: true } } as const;
+  const row = { petId: 9, revision: revision + 2n, quantity: 5, status: "available", removed: true };
+  const commit: Commit = { atMs: atMs + 1, epoch, revision: row.revision, rows: [row], isRestore: false };
+  const kinds = [{ kind: "create", quantity: 5 } as const, { kind: "remove" } as const];
+  const made = kinds.map((change): AskedChange => ({ ...change, petId: 9, attempts: [unanswered] }));
+  expect(judge({ commits: [...commits, commit], changes: [...changes, ...made], reads })).toEqual([]);
+  expect(judge({ commits: [...commits, commit], changes: [...changes, made[0]!], reads })).toHaveLength(1);
+});
+
 test("the oracle judges a million operations, some of them without an answer, in a minute", () => {
   const { changes, ...rest } = goodHistory(new Random(1), 800_000); // a quarter of them change two entries
   for (const [i, { kind, attempts }] of changes.entries()) {

@@ -284,9 +284,9 @@ class Judge {
         const isPossible = (change: AskedChange, place: number) =>
           change.petId === petId && !used.has(`${place} ${era}`) && this.#mayHaveHappened(change, era, atMs);
         let found = free.findIndex((change, place) => isPossible(change, place) && hasEffect(change, before, state));
-        // Of an adjustment of a state that no commit shows, nobody else knows what it began with.
-        if (found === -1 && before && !state.removed && this.#hidesStates(state.at))
-          found = free.findIndex((change, place) => isPossible(change, place) && change.kind === "adjust");
+        // What a change has found that no commit shows is not known.
+        if (found === -1 && this.#hidesStates(state.at))
+          found = free.findIndex((change, place) => isPossible(change, place) && mayLeave(change, state));
         if (found === -1) {
           this.#fail(
             `entry ${petId} has revision ${state.revision} (${state.quantity}) by no change that may have made it`,
@@ -440,18 +440,16 @@ function firstNot(length: number, holds: (index: number) => boolean): number {
 
 function hasEffect(change: AskedChange, before: Version | undefined, after: Version): boolean {
   const wasThere = before !== undefined && !before.removed;
-  switch (change.kind) {
-    case "set":
-      return wasThere && !after.removed && after.quantity === change.quantity;
-    case "adjust":
-      return wasThere && !after.removed && after.quantity === before.quantity + change.delta!;
-    case "create":
-      return !wasThere && !after.removed && after.quantity === change.quantity;
-    case "remove":
-      return wasThere && after.removed;
-    case "status":
-      return wasThere && !after.removed && after.status === change.status && after.quantity === before.quantity;
-  }
+  if (wasThere === (change.kind === "create") || !mayLeave(change, after)) return false;
+  if (change.kind === "adjust") return after.quantity === before!.quantity + change.delta!;
+  return change.kind !== "status" || after.quantity === before!.quantity;
+}
+
+/** Whether a change can leave this state, whatever it has found. */
+function mayLeave(change: AskedChange, after: Version): boolean {
+  if (after.removed || change.kind === "remove") return after.removed && change.kind === "remove";
+  if (change.kind === "status") return after.status === change.status;
+  return change.kind === "adjust" || after.quantity === change.quantity;
 }
 
 /** Whether two states of an entry differ in nothing but their revision. */
