@@ -40,7 +40,10 @@ export type QuantityChange =
       readonly quantity?: undefined;
       /** Negative to take away; not 0. */
       readonly delta: number;
-      /** Makes the adjustment happen once. Required without an `idempotencyKey`, refused beside one. */
+      /**
+       * Makes the adjustment happen once. Required without an `idempotencyKey`, refused beside one. It is not the id of
+       * an HTTP request, which is `originRequestId`.
+       */
       readonly requestId?: string | undefined;
     });
 
@@ -125,12 +128,12 @@ export interface Changed extends Item {
 export type ChangeOutcome = Changed | InventoryError;
 
 /** Finds the change that made its whole request fail. @returns its index, -1 for none */
-export function refusedIn(outcomes: readonly ChangeOutcome[]): number {
-  const itself = outcomes.findIndex((outcome) => isRefused(outcome) && outcome.errorReason !== "GROUP_REFUSED");
-  return itself === -1 ? outcomes.findIndex(isRefused) : itself;
+export function failedIn(outcomes: readonly ChangeOutcome[]): number {
+  const itself = outcomes.findIndex((outcome) => isFailure(outcome) && outcome.errorReason !== "GROUP_REFUSED");
+  return itself === -1 ? outcomes.findIndex(isFailure) : itself;
 }
 
-function isRefused(outcome: ChangeOutcome): outcome is InventoryError {
+function isFailure(outcome: ChangeOutcome): outcome is InventoryError {
   return outcome instanceof InventoryError;
 }
 

@@ -98,7 +98,7 @@ export class Checks {
     silenceMs: number,
     ended: AbortSignal,
   ): Promise<StockChanges> {
-    const question = new Question(
+    const question = new RepeatedQuestion(
       { ...position, traceparent },
       {
         silenceMs,
@@ -139,7 +139,7 @@ interface QuestionOptions {
 }
 
 /** Asks a question over a session, and every second over another one too, until one of them begins to answer. */
-class Question {
+class RepeatedQuestion {
   readonly #request: CheckInventoryRequest;
   readonly #options: QuestionOptions;
   readonly #answered = Promise.withResolvers<StockChanges>();

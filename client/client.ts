@@ -6,9 +6,9 @@ import {
   type Changed,
   type ChangeRequest,
   checkRequest,
+  failedIn,
   type IdempotencyKey,
   type QuantityChange,
-  refusedIn,
 } from "./change-requests.ts";
 import { ChangeSender, checkCaller } from "./change-sender.ts";
 import { ChangeSessions } from "./change-sessions.ts";
@@ -93,8 +93,8 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     const mayRetry = () => !signal?.throwIfAborted();
     const caller = { endMs: () => endMs, isWanted: () => !signal?.aborted, mayRetry };
     const outcomes = await unlessAborted(sender.send(request, caller), signal);
-    const refused = refusedIn(outcomes);
-    if (refused !== -1) throw outcomes[refused];
+    const failed = failedIn(outcomes);
+    if (failed !== -1) throw outcomes[failed];
     return outcomes as readonly Changed[];
   };
   const applyOne = async (change: QuantityChange, options: Begun, idempotencyKey?: IdempotencyKey) =>

@@ -25,7 +25,7 @@ function page(): string {
   const tables = Object.entries(sections).map(([heading, shape]) => `## ${heading}\n\n${table(shape)}\n`);
   return `# Settings
 
-<!-- Generated from gateway/config.ts and inventory-svc/config.ts: change those, then run npm run docs:settings. -->
+<!-- Generated from gateway/config.ts, inventory-svc/config.ts and what they import: change those, then run npm run docs:settings. -->
 
 Each process reads its settings from the environment and from a \`.env\` file in its working directory. The environment
 wins, and an empty value counts as not set. [.env.example](../.env.example) lists every setting with its default.

@@ -17,7 +17,7 @@ import { StockList } from "./inventory/list/stock-list.ts";
 import { LongPolls } from "./inventory/reads/long-polls.ts";
 import { blamingService } from "./inventory/service-fault.ts";
 import { openStockClient } from "./inventory/stock-client.ts";
-import { type Base, openKeys, openLimits } from "./keys-and-limits.ts";
+import { type GatewayBase, openKeys, openLimits } from "./keys-and-limits.ts";
 import { exposeGauges } from "./observability/gauges.ts";
 import { traceRequest } from "./observability/request-spans.ts";
 import { createObserver, type Observer } from "./observability/requests.ts";
@@ -46,7 +46,7 @@ export interface Gateway {
   readonly router: Router;
   readonly metrics: Registry;
   /**
-   * The headers of answers that are made outside the router: the limits of the address and, for a valid request, the
+   * The headers of answers that are made outside the router: the limits of the address and, for a parsed request, the
    * deprecation of its operation.
    */
   readonly headersOutsideRouter: (address: string, request?: IncomingMessage) => HeaderList;
@@ -59,7 +59,8 @@ export interface Gateway {
    */
   ready(): Promise<void>;
   /**
-   * Returns the settings of the keys' database that put promises at risk, each with what mends it.
+   * Returns what can lose changes of keys or show old ones: settings and tables of their database, each with what mends
+   * it.
    *
    * @throws OperatorError when its URL leads to several servers that take writes; this gateway is then not ready
    */
@@ -85,7 +86,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const peppers = readPeppers(config);
   const log = options.log ?? createLogger("gateway", config.LOG_LEVEL);
   const { now = Date.now, isTraced = false } = options;
-  const base: Base = { config, log, now, isTraced, observer: createObserver(log) };
+  const base: GatewayBase = { config, log, now, isTraced, observer: createObserver(log) };
   const { observer } = base;
   const closing = new AbortController();
 
@@ -145,7 +146,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     admission: limits.admission,
     pages: Router().use(docsPage(pages), accountPage(pages)),
     clientAddress: clientAddressFinder(config.TRUSTED_PROXIES),
-    onDeprecatedUse: (accountId, operation) => keys.usage.deprecatedRouteUsed(accountId, operation),
+    onDeprecatedUse: (accountId, operation) => keys.usage.deprecatedUsed(accountId, operation),
     onDone: observer.onDone,
     onError: observer.onError,
     now,
@@ -193,7 +194,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
 }
 
 /** The stock: the client of the inventory service, and the list that it keeps up to date. */
-function openStock({ config, log, observer }: Base) {
+function openStock({ config, log, observer }: GatewayBase) {
   const stock = openStockClient({
     address: config.INVENTORY_ADDRESS,
     tls: inventoryTls(config),

@@ -19,7 +19,7 @@ import { windowsByPlan } from "./limits/windows.ts";
 import type { Observer } from "./observability/requests.ts";
 
 /** The configuration, log, clock and observer that every part of the gateway is made with. */
-export interface Base {
+export interface GatewayBase {
   readonly config: GatewayConfig;
   readonly log: Logger;
   /** Unix milliseconds. */
@@ -31,7 +31,7 @@ export interface Base {
 const usageIntervalMs = 30_000;
 
 /** Accounts and keys: the database, the look-up of keys, and the record of their use. */
-export function openKeys({ config, log, now, isTraced, observer }: Base, peppers: Peppers) {
+export function openKeys({ config, log, now, isTraced, observer }: GatewayBase, peppers: Peppers) {
   const risks = new DatabaseRisks(log, keyDatabaseSetting);
   const db = openDatabase(config.GATEWAY_DATABASE_URL, { ...databaseDefaults, onConnected: risks.see });
   risks.expose(observer.metrics, "gateway");
@@ -57,8 +57,8 @@ export function openKeys({ config, log, now, isTraced, observer }: Base, peppers
 /** Accounts whose counts are remembered, in less than 100 MiB. */
 const maxAccounts = 300_000;
 
-/** Admission: windows, strikes and bans, shared with the other gateways over Redis where there is one. */
-export function openLimits({ config, log, now, observer }: Base, keys: ReturnType<typeof openKeys>) {
+/** Admission: bans; windows and strikes, shared with the other gateways over Redis where there is one. */
+export function openLimits({ config, log, now, observer }: GatewayBase, keys: ReturnType<typeof openKeys>) {
   const banRules: BanRules = {
     ...publishedBanRules,
     strikes: config.BAN_REFUSALS_PER_MINUTE,

@@ -91,12 +91,12 @@ export interface InventoryApi {
   update(petId: bigint | number, quantity: number, options?: UpdateOptions): Promise<UpdatedEntry>;
   /**
    * Sets many quantities, each by itself. A request carries up to a hundred of them in up to 16 KiB. The results are in
-   * the order of the entries.
+   * the order of `updates`.
    *
-   * @throws InventoryApiError when the first request fails. When a later one does, its entries get the error as their
+   * @throws InventoryApiError when the first request fails. When a later one does, its updates get the error as their
    * result, and so do all after them, which are not sent
    */
-  updateMany(entries: readonly UpdateEntry[], options?: ManyOptions): Promise<UpdateResult[]>;
+  updateMany(updates: readonly UpdateEntry[], options?: ManyOptions): Promise<UpdateResult[]>;
   /**
    * Adds to a quantity, or takes from it with a negative `delta`: once, however often the request has to be sent.
    *

@@ -18,8 +18,8 @@ const noBan = { endsAtMs: 0, toldAt: 0 };
  * Tells when the next request may leave, so that the windows are not spent before they end. Pure: all times are
  * milliseconds of any one clock.
  *
- * Only answers tell what is left: a request that got none may not have reached the API. For each request whose
- * attempt has not ended, one less is taken to be left, because its answer may come late.
+ * Only answers tell what is left: a request that got none may not have reached the API. Each request whose attempt has
+ * not ended counts as one less left, because its answer may come late.
  */
 export class Windows {
   #known: ReadonlyMap<string, ToldWindow> = new Map();
@@ -91,7 +91,7 @@ export class Windows {
     this.#toldAt = this.#count;
   }
 
-  /** Takes over a ban of this time. */
+  /** Takes over a ban of this length. */
   ban(ms: number, nowMs: number): void {
     this.#ban = { endsAtMs: nowMs + ms, toldAt: this.#count };
   }
@@ -156,7 +156,7 @@ export class Pace {
    * Resolves when the request may leave, with its number for `learn` or `lose` at the end of its attempt.
    *
    * @throws InventoryApiError `api_key_banned` during a ban, and for an impatient request `rate_limit_exceeded` when a
-   * window is spent for more than two minutes, each unless a minute has passed since the latest request; the reason of
+   * spent window ends only after two minutes, each unless a minute has passed since the latest request; the reason of
    * `signal` once that is aborted
    */
   turn(isPatient: boolean, signal: AbortSignal | undefined): Promise<number> {
@@ -210,8 +210,8 @@ export class Pace {
   }
 
   /**
-   * Lets all leave that may, and fails those that may not wait: all during a ban, and impatient ones when a window is
-   * spent for more than 2 minutes. A timer, an answer or a new request calls it again.
+   * Lets all leave that may, and fails those that may not wait: all during a ban, and impatient ones when a spent
+   * window ends only after 2 minutes. A timer, an answer or a new request calls it again.
    */
   #next(): void {
     clearTimeout(this.#timer);

@@ -46,7 +46,7 @@ export type UpdatedItem = {
   readonly replayed?: boolean;
 };
 
-/** Why an update was not made, or what is not known of it. */
+/** Why an update was not made, or why that is not known. */
 export type RefusedUpdate = {
   /** The ID of the pet. */
   readonly petId: bigint;
@@ -135,7 +135,7 @@ export type Usage = {
     readonly at: string;
     /** Requests that were charged. */
     readonly served: number;
-    /** Requests that got 429. */
+    /** Requests that a spent window or a ban refused. */
     readonly refused: number;
   })[];
   /** Requests to deprecated operations since the day of `from` began, in UTC. */

@@ -95,7 +95,7 @@ export class AccountGuard {
   readonly windows: readonly Window[];
 
   /**
-   * @param limit one of those above, as it is shown
+   * @param limit one of those above, for headers
    * @param limiter counts by it, or by this gateway's share of it. It needs no other bound on its memory: it forgets an
    *   id after its window, and only operators make accounts and families of keys
    * @param onThrottled gets the plan of every caller that is refused

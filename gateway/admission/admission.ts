@@ -41,7 +41,7 @@ export interface AdmissionOptions {
   readonly now: () => number;
 }
 
-/** What became of a request with a valid key: its account was charged, or it got 429, or it is not charged at all. */
+/** A request with a valid key is charged to its account, refused by a spent window or a ban, or not charged at all. */
 export type Use = "served" | "refused" | "uncharged";
 
 /** What an operation asks of its callers. */
@@ -152,9 +152,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
     context.limitHeaders = limitHeaders(windows, decision);
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;
-    const { seconds, resetAtMs } = bindingWindow(decision.states);
+    const { name, resetAtMs } = bindingWindow(decision.states);
     strikes.throttled(principal.familyId, resetAtMs - decision.nowMs);
-    onThrottled(principal.plan, seconds === 60 ? "minute" : "day");
+    onThrottled(principal.plan, name === "minute" ? "minute" : "day");
     throw overLimit(decision);
   }
 

@@ -43,7 +43,7 @@ export class Connection {
   #open: ServerResponse | undefined;
   /** Bytes of the open request's body that have not arrived, where its head says how long it is. */
   #bodyLeft = 0;
-  /** Bytes of a head of which the parser has a part. */
+  /** Bytes that the parser has of an unfinished head. */
   #headBytes = 0;
   /** Line breaks since the last request. */
   #breaks = 0;
@@ -67,7 +67,7 @@ export class Connection {
     this.#room = room;
     this.#owner = owner;
     this.#onInvalid = onInvalid;
-    this.#parse = socket.listeners("data")[0] as (bytes: Buffer) => void;
+    this.#parse = socket.listeners("data")[0] as (bytes: Buffer) => void; // of Node's HTTP server
     this.#endParsing = socket.listeners("end").at(-1) as () => void; // the first one is that of the socket itself
     socket.off("data", this.#parse).off("end", this.#endParsing);
     // Once a data listener that is not Node's is there, Node gives up its short cut from the socket to the parser.
@@ -173,7 +173,7 @@ export class Connection {
     // An empty line ends heads and chunked bodies. Its beginning may be in the bytes that came before these.
     let end = isBreak(bytes[start]) ? start : bytes.indexOf(emptyLine, start);
     if (end === -1) return bytes.length;
-    // A head ends here, because a further line break may belong to the body. After a chunked body all are skipped.
+    // A head ends a piece: a further line break may belong to the body. A chunked body takes all that follow it.
     if (this.#open === undefined) return end === start ? end + 1 : end + emptyLine.length;
     while (isBreak(bytes[end])) end += 1;
     return end;

@@ -13,7 +13,7 @@ export interface InvalidRequestOptions {
   /** Idle time after which a connection is closed; above that of the load balancer in front, which must close first. */
   readonly keepAliveTimeoutMs: number;
   /**
-   * Headers for refusals before authentication: the limits of the address and, for a valid request, the deprecation of
+   * Headers for refusals before authentication: the limits of the address and, for a parsed request, the deprecation of
    * its operation.
    */
   readonly headersOutsideRouter: (address: string, request?: IncomingMessage) => HeaderList;

@@ -70,7 +70,7 @@ async function readBody(request: IncomingMessage, timeoutMs: number): Promise<Bu
   }
 }
 
-/** Copies a body into one buffer as it comes. One that is too large is dropped, and not waited for. */
+/** Copies a body into one buffer as it comes. A body that is too large is dropped, without a wait for its end. */
 function collectBody(request: IncomingMessage): Promise<Buffer> {
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
   promise.catch(() => {}); // it may never be read

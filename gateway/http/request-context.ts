@@ -33,7 +33,7 @@ export interface RequestContext {
    * documentation.
    */
   operationName: string;
-  /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
+  /** The limit headers: empty at first, then those of the account, of a guard or of the client's address. */
   limitHeaders: HeaderList;
   /** The windows of those headers: filled in for an uncharged request, and for a held one that goes on; else empty. */
   shownWindows: readonly ShownWindow[];
@@ -64,13 +64,13 @@ export function setContext(response: ServerResponse, context: RequestContext): v
 
 /**
  * Whether a response waits for a change or the end of an outage, and not for this thread. False for one that has not
- * passed the gateway's entrance.
+ * reached the router.
  */
 export function waitsForOthers(response: ServerResponse): boolean {
   return (response as WithContext)[contextKey]?.waitsForOthers ?? false;
 }
 
-/** Makes a held request answer at once. Does nothing for a response that has not passed the gateway's entrance. */
+/** Makes a held request answer at once. Does nothing for a response that has not reached the router. */
 export function hurry(response: ServerResponse): void {
   const context = (response as WithContext)[contextKey];
   if (!context) return;
@@ -78,7 +78,7 @@ export function hurry(response: ServerResponse): void {
   context.onHurry?.();
 }
 
-/** The context of a response that has passed the gateway's entrance. */
+/** The context of a response that has reached the router. */
 export function contextOf(response: ServerResponse): RequestContext {
   return (response as WithContext)[contextKey]!;
 }
@@ -137,7 +137,7 @@ const writeHead: WriteHead = function (status, reasonOrHeaders, headers) {
 };
 
 /**
- * Makes a `writeHead` for an app whose middleware has replaced ours, to take times or to set cookies (`morgan`,
+ * Makes a `writeHead` for an app whose middleware has replaced Node's, to take times or to set cookies (`morgan`,
  * `response-time` and sessions, by `on-headers`). Such middleware reads only headers that are set on the response, so
  * the head is set there first.
  */

@@ -22,7 +22,7 @@ export interface PublicServerOptions extends InvalidRequestOptions {
   readonly router: Router;
   /** How long a whole request, head and body, may take to arrive. */
   readonly requestTimeoutMs: number;
-  /** Time after which a client is cut off that takes nothing of what is sent to it. */
+  /** Time after which a client that takes nothing of what is sent to it is cut off. */
   readonly stallTimeoutMs: number;
   /** Maximum connections; further ones are closed at once. An address gets at most half of what others have left. */
   readonly maxConnections: number;
@@ -43,7 +43,7 @@ export interface PublicServer {
   close(): Promise<void>;
 }
 
-/** A client that takes nothing for this long is cut off at a stop. It is shorter than `DRAIN_SECONDS` by default. */
+/** A client that takes nothing for this long is cut off at a stop. This time is below `DRAIN_SECONDS` by default. */
 const stopStallMs = 5_000;
 
 /** One object for all refusals: there is no time to lose. */

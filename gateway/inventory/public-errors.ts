@@ -56,7 +56,7 @@ export function noEntry(petId: bigint, cause?: unknown): ApiError {
   return new ApiError("not_found", { message: `There is no entry with petId ${petId}.`, cause });
 }
 
-/** Makes the public error of a request for adjustments from the refused one: one refusal refuses all. */
+/** Makes the public error of adjustments from that of the refused one: one refusal refuses all. */
 export function fromAdjustmentError(error: InventoryError, { petId, precondition }: AskedAdjustment): ApiError {
   const { quantity } = error.details;
   const messages: Readonly<Partial<Record<ErrorCode, string>>> = {

@@ -1,6 +1,6 @@
 /** The inventory service as the gateway sees it: traces, and errors of the public contract. */
 import { context } from "@opentelemetry/api";
-import { type Changed, type ChangeRequest, refusedIn } from "../../client/change-requests.ts";
+import { type Changed, type ChangeRequest, failedIn } from "../../client/change-requests.ts";
 import type { ChangeCaller } from "../../client/change-sender.ts";
 import { createInventoryClient, type InventoryChannelOptions, InventoryError } from "../../client/index.ts";
 import type { PastChange } from "../../client/past-changes.ts";
@@ -19,7 +19,7 @@ export interface StockClientOptions extends InventoryChannelOptions {
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
 }
 
-/** The request that updates are for. */
+/** The caller that updates are for, by the request that it has sent. */
 export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"> {
   /** Its arrival, by `performance.now()`: deadlines count from there, whatever the updates wait for. */
   readonly arrivedMs: number;
@@ -102,9 +102,9 @@ export function openStockClient(options: StockClientOptions): StockClient {
         return { petId, delta, expectedRevisions: precondition?.revisions, reason };
       });
       const outcomes = await applyChanges({ ...identity, changes, isAllOrNothing: true }, caller);
-      const refused = refusedIn(outcomes);
-      if (refused === -1) return outcomes as readonly Changed[];
-      throw fromAdjustmentError(outcomes[refused] as InventoryError, adjustments[refused]!);
+      const failed = failedIn(outcomes);
+      if (failed === -1) return outcomes as readonly Changed[];
+      throw fromAdjustmentError(outcomes[failed] as InventoryError, adjustments[failed]!);
     },
 
     history: async (petId, beforeRevision, limit) => {

@@ -46,7 +46,7 @@ test("the rule in Lua answers as the one in TypeScript: any reports, clock steps
         if (isLost) await redis.del(account);
         const atMs = indexes(Date.now() + offsetMs);
         const report: CountReport = {
-          gateway,
+          countsName: gateway,
           wanted,
           limits,
           // Some are about another window.

@@ -28,9 +28,9 @@ local indexes, highests, sums, charges, owns, knowns, totals = {}, {}, {}, {}, {
 local at, answered = 2, 1
 local answer = { now }
 for i = 1, #KEYS do
-  local key, gateway, phase, admitted = KEYS[i], ARGV[at], number(ARGV[at + 1]), number(ARGV[at + 2])
+  local key, counts_name, phase, admitted = KEYS[i], ARGV[at], number(ARGV[at + 1]), number(ARGV[at + 2])
   at = at + 3
-  local kept = redis.call('HMGET', key, 'total', gateway)
+  local kept = redis.call('HMGET', key, 'total', counts_name)
   local kept_totals = kept[1] and { struct.unpack(total_format, kept[1]) } or {}
   local day = math.floor((now + phase) / lengths[windows])
   local is_new = kept_totals[3 * windows - 2] ~= day
@@ -69,7 +69,7 @@ for i = 1, #KEYS do
   if is_changed then
     if is_new then redis.call('DEL', key) end
     local packed_total = struct.pack(total_format, unpack(total_field))
-    redis.call('HSET', key, 'total', packed_total, gateway, struct.pack(own_format, unpack(own_field)))
+    redis.call('HSET', key, 'total', packed_total, counts_name, struct.pack(own_format, unpack(own_field)))
     if is_new then redis.call('PEXPIRE', key, (day + 1) * lengths[windows] - phase - now) end
   end
 end
@@ -77,11 +77,11 @@ return answer
 `;
 
 /** Lists the arguments of one account for a call of the script. @param phaseMs of the account */
-export function argumentsOf({ gateway, wanted, limits, counts }: CountReport, phaseMs: number): (string | number)[] {
+export function argumentsOf({ countsName, wanted, limits, counts }: CountReport, phaseMs: number): (string | number)[] {
   const ofWindows = counts.flatMap(({ index, own, alone, synced, others }, w) => {
     return [limits[w]!, index, own, alone, synced, others];
   });
-  return [gateway, phaseMs, wanted, ...ofWindows];
+  return [countsName, phaseMs, wanted, ...ofWindows];
 }
 
 /** Reads what the script has answered about one account. @param account its place among the keys of the call */

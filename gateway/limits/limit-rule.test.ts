@@ -49,7 +49,7 @@ class Deployment {
     const counts = this.countsOf(gateway);
     const name = this.gateways[gateway]!.nameOf(counts);
     const limits = windows.map((window) => window.limit);
-    return { gateway: name, wanted, limits, counts: [{ ...counts.minute }, { ...counts.day }] };
+    return { countsName: name, wanted, limits, counts: [{ ...counts.minute }, { ...counts.day }] };
   }
 
   execute(report: CountReport): ChargeAnswer {

@@ -84,7 +84,8 @@ export interface KeptCounts {
 
 /** What one gateway reports about an account, and how many more requests it wants to admit. */
 export interface CountReport {
-  readonly gateway: string;
+  /** The name of these counts: another one for each account, and after each start of the gateway. */
+  readonly countsName: string;
   readonly wanted: number;
   readonly limits: readonly number[];
   readonly counts: readonly Readonly<Count>[];
@@ -112,10 +113,10 @@ export interface ChargeAnswer {
  * @param indexes of the windows that run now
  */
 export function charge(kept: KeptCounts, indexes: readonly number[], report: CountReport): ChargeAnswer {
-  const { gateway, wanted, limits, counts } = report;
+  const { countsName, wanted, limits, counts } = report;
   const isNew = kept.totals.at(-1)?.index !== indexes.at(-1);
   const totals = isNew ? [] : kept.totals;
-  const charges = isNew ? [] : (kept.charged.get(gateway) ?? []);
+  const charges = isNew ? [] : (kept.charged.get(countsName) ?? []);
   let admitted = wanted;
   const merged = indexes.map((index, w) => {
     const running = <T extends { readonly index: number }>(value: T | undefined) =>
@@ -125,8 +126,10 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
     const { own = 0, alone = 0, synced = 0, others = 0 } = running(counts[w]) ?? {};
     const known = Math.max(charged, own, synced);
     const newSum = sum + known - charged;
-    // After a loss of data `sum` lacks the gateways that are gone; `highest` may have them, but not the `alone`
-    // requests of this report, which come on top of it. The rest of what is new here may be in `highest` already.
+    // Three lower bounds of what all gateways have admitted. Each lacks something after a loss of data, so the largest
+    // counts. `newSum` lacks gateways that have not spoken since. `others + known` is what this gateway last heard of
+    // the others, with its own. `highest` may hold gateways that are gone. Only requests that were in no call (`alone`)
+    // are added to it: it may have any other already, because an answer that was lost may have reached another gateway.
     const total = Math.max(highest + Math.min(alone, known - charged), others + known, newSum);
     const credit = known - own;
     admitted = Math.max(0, Math.min(admitted, credit + limits[w]! - total));
@@ -142,7 +145,7 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
     if (isNew) kept.charged.clear();
     kept.totals = after.map(({ index, highest, sum }) => ({ index, highest, sum }));
     kept.charged.set(
-      gateway,
+      countsName,
       after.map(({ index, charged }) => ({ index, charged })),
     );
   }

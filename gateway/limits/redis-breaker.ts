@@ -20,7 +20,7 @@ export class Breaker {
   readonly #options: BreakerOptions;
   /** Functions that reject the calls under way. */
   readonly #waiting = new Set<(error: Error) => void>();
-  /** The timer of the probes, or that no probe comes any more; undefined while the breaker is closed. */
+  /** The timer of the probes; "ended" once there are none for good; undefined while the breaker is closed. */
   #probing: NodeJS.Timeout | "ended" | undefined;
 
   constructor(options: BreakerOptions) {
@@ -56,7 +56,7 @@ export class Breaker {
     const timer = setInterval(() => {
       this.#options.probe(key).then(
         () => {
-          if (this.#probing !== timer) return; // a probe of an outage before
+          if (this.#probing !== timer) return; // a probe of an earlier outage
           clearInterval(timer);
           this.#probing = undefined;
           this.#options.onChange(false, undefined);

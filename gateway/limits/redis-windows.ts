@@ -182,7 +182,7 @@ export class RedisWindows implements Limiter {
     for (const { windows, cost, resolve } of requests) {
       left -= cost;
       const admitted = cost === 0 || left >= 0;
-      const decision = decisionOf(counts, windows, { nowMs, admitted, gateways: 1, following: Math.max(0, left) });
+      const decision = decisionOf(counts, windows, { nowMs, admitted, gateways: asOne, following: Math.max(0, left) });
       this.#decided.add(() => resolve(decision));
     }
   }
@@ -199,10 +199,10 @@ export class RedisWindows implements Limiter {
 }
 
 /** Makes the report about an account. When its plan has just changed, the limits of the latest request count. */
-function reportOf(gateway: string, { counts, requests }: AccountBatch): CountReport {
+function reportOf(countsName: string, { counts, requests }: AccountBatch): CountReport {
   const windows = requests.at(-1)?.windows ?? [];
   return {
-    gateway,
+    countsName,
     wanted: requests.reduce((wanted, { cost }) => wanted + cost, 0),
     limits: lengthsMs.map((_, w) => windows[w]?.limit ?? 0),
     counts: lengthsMs.map((_, w) => ({ ...countIn(counts, w) })),

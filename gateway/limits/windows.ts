@@ -3,6 +3,7 @@
 import type { AccountLimits, PlanTable } from "../accounts/keys/plans.ts";
 import type { Principal } from "../accounts/keys/principal.ts";
 import type { HeaderList, ShownWindow } from "../http/request-context.ts";
+import { lengthsMs } from "./limit-rule.ts";
 
 /** A fixed window of time. */
 export interface Window {
@@ -11,6 +12,7 @@ export interface Window {
    * clients tell an account's windows apart by their names.
    */
   readonly name: string;
+  /** Its length. An account's counts go by `lengthsMs`, at the place of the window in the array. */
   readonly seconds: number;
   /** Requests that it admits. */
   readonly limit: number;
@@ -19,8 +21,8 @@ export interface Window {
 /** The windows of an account with these limits. */
 export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Window[] {
   return [
-    { name: "minute", seconds: 60, limit: perMinute },
-    { name: "day", seconds: 86_400, limit: perDay },
+    { name: "minute", seconds: lengthsMs[0] / 1_000, limit: perMinute },
+    { name: "day", seconds: lengthsMs[1] / 1_000, limit: perDay },
   ];
 }
 
@@ -57,8 +59,8 @@ export interface Decision extends WindowsNow {
 /** Counts the requests of accounts. It answers at once unless Redis has to be asked. */
 export interface Limiter {
   /**
-   * Charges a request of the account with this id to all of its windows or to none. It throws nothing at a spent
-   * window.
+   * Charges a request of the account with this id to all of its windows or to none. A spent window is a decision, and
+   * no error.
    */
   charge(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
   /** The windows of the account over all gateways, without a charge. */

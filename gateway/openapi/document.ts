@@ -150,7 +150,7 @@ function unwrap(markdown: string): string {
 }
 
 /**
- * Adds its announced end to each operation that is going to end: to its description, and as headers to its responses.
+ * Adds to each operation that is going to end what is announced: in its description, and as headers of its responses.
  */
 function markDeprecated(document: OpenApiDocument, deprecations: DeprecationNotices): void {
   const { components } = document;

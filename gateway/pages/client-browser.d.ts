@@ -42,7 +42,7 @@ export type UpdatedItem = {
     /** True when an earlier request with this `Idempotency-Key` made the update. The result is that of then. Missing otherwise. */
     readonly replayed?: boolean;
 };
-/** Why an update was not made, or what is not known of it. */
+/** Why an update was not made, or why that is not known. */
 export type RefusedUpdate = {
     /** The ID of the pet. */
     readonly petId: bigint;
@@ -126,7 +126,7 @@ export type Usage = {
         readonly at: string;
         /** Requests that were charged. */
         readonly served: number;
-        /** Requests that got 429. */
+        /** Requests that a spent window or a ban refused. */
         readonly refused: number;
     })[];
     /** Requests to deprecated operations since the day of `from` began, in UTC. */
@@ -294,12 +294,12 @@ export interface InventoryApi {
     update(petId: bigint | number, quantity: number, options?: UpdateOptions): Promise<UpdatedEntry>;
     /**
      * Sets many quantities, each by itself. A request carries up to a hundred of them in up to 16 KiB. The results are in
-     * the order of the entries.
+     * the order of `updates`.
      *
-     * @throws InventoryApiError when the first request fails. When a later one does, its entries get the error as their
+     * @throws InventoryApiError when the first request fails. When a later one does, its updates get the error as their
      * result, and so do all after them, which are not sent
      */
-    updateMany(entries: readonly UpdateEntry[], options?: ManyOptions): Promise<UpdateResult[]>;
+    updateMany(updates: readonly UpdateEntry[], options?: ManyOptions): Promise<UpdateResult[]>;
     /**
      * Adds to a quantity, or takes from it with a negative `delta`: once, however often the request has to be sent.
      *

@@ -58,7 +58,7 @@ const style = [
 
 /**
  * Lets tools that run in a browser, on an origin of their own, read the description. The API itself is closed to them:
- * a page that has a key would show it to everybody.
+ * a page that has a key would show it to every reader.
  */
 const readableByAll = { "Access-Control-Allow-Origin": "*" };
 

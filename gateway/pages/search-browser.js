@@ -29,7 +29,7 @@ const otherWords = {
   errors: "status response",
 };
 
-/** Lists the parts that are found below the field. @param headings of all parts */
+/** Lists below the field the parts that are found. @param headings of all parts */
 export function enableSearch(headings) {
   let searched;
   element("search").addEventListener("input", find);

@@ -42,7 +42,7 @@ interface UpstreamCall extends IncomingMessage {
 /**
  * Passes GET and HEAD on to one service, after authentication, limits and validation.
  *
- * The upstream's 2xx and 304 come back as they are, with the gateway's headers in place of the upstream's. Everything
+ * The upstream's 2xx and 304 come back as they are, but for headers that the gateway keeps back or sets. Everything
  * else becomes an ApiError given to `next`: what `refusals` of exchange.ts makes of another status, 502
  * `upstream_unavailable` (refused or broken), 504 `upstream_timeout`, and 503 `service_unavailable` (none configured,
  * or the account has its share of the connections). When a body breaks off, the client's connection is closed, and
@@ -111,8 +111,8 @@ const reportToExchange: Plugin<UpstreamCall, ServerResponse> = (proxy) => {
 };
 
 /**
- * Builds a new request for the upstream from the client's. If the library got the client's own request, it would send
- * all of its headers and its body: with `Expect: 100-continue` no header can be removed any more.
+ * Builds a new request for the upstream from the client's. Given the client's own request, the library would send its
+ * body and all its headers: none can be removed after an `Expect: 100-continue`.
  */
 function upstreamCall(request: Request, response: Response, path: string, exchange: Exchange): UpstreamCall {
   const { requestId, principal, clientAddress } = contextOf(response);

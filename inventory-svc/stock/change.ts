@@ -79,7 +79,7 @@ export interface ChangeGroup {
 /** The result of a change. A refusal is a value that says why nothing was changed. */
 export type Outcome =
   | { readonly kind: "done"; readonly item: Item }
-  /** The change was made before; the item is the entry as it left it then. */
+  /** The change was made before; the item is the entry as that left it. */
   | { readonly kind: "replayed"; readonly item: Item }
   | { readonly kind: "not_found" }
   | { readonly kind: "already_exists" }

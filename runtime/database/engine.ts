@@ -229,7 +229,7 @@ function durabilityRisks(variables: Variables): string[] {
   };
   mustBeOne("innodb_flush_log_at_trx_commit");
   if (isOn(variables.get("log_bin"))) mustBeOne("sync_binlog");
-  // Without it InnoDB shows a commit before it is on the disk. In Galera the other nodes have the commit by then.
+  // Without log_bin InnoDB shows a commit before it is on disk. In Galera the other nodes have the commit by then.
   else if (variables.has("log_bin") && !isOn(variables.get("wsrep_on")))
     risks.push("log_bin is OFF, so readers may see an update that a crash takes back: set log_bin and sync_binlog=1");
   return risks;

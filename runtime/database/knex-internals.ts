@@ -7,7 +7,7 @@ import type { Knex } from "knex";
 
 /** A connection of Knex's pool, as its driver made it. */
 export interface PooledConnection {
-  /** Knex closes a connection that has a reason here before its next use, and opens another. */
+  /** With a reason here, Knex closes the connection before its next use, and opens another. */
   __knex__disposed?: unknown;
 }
 

@@ -6,7 +6,7 @@ export interface VariableRow {
   readonly Value: string;
 }
 
-/** A table that is not as the migrations make it: another engine keeps it, or its texts compare in another way. */
+/** A table that is not as migrations make it: another storage engine keeps it, or its texts compare in another way. */
 export interface AlteredTable {
   readonly name: string;
   readonly engine: string | null;

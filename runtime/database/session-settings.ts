@@ -2,8 +2,7 @@
 
 /** The settings of every connection to MySQL: all that the statements rely on, whatever the server's defaults. */
 export function sessionSettings(silenceTimeoutMs: number): string {
-  // A wait for a lock ends with an error that can be retried. Where the silence timeout is more than a second, it ends
-  // before that.
+  // A wait for a lock ends with an error that can be retried, and before a silence timeout of more than a second.
   const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));
   // A live process sends a ping after a quarter of this time.
   const silenceSeconds = Math.ceil((2 * silenceTimeoutMs) / 1_000);

@@ -231,8 +231,8 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 3,
     what: "a refusal of the limits is not obeyed",
     file: "gateway/admission/admission.ts",
-    find: "    if (decision.admitted) return;\n    const { seconds",
-    replace: "    if (decision.admitted || decision.states.length > 0) return;\n    const { seconds",
+    find: "    if (decision.admitted) return;\n    const { name",
+    replace: "    if (decision.admitted || decision.states.length > 0) return;\n    const { name",
   },
   {
     promise: 3,

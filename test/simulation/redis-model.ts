@@ -103,7 +103,7 @@ export class RedisServer {
       const kept = this.#get<KeptCounts>(key) ?? { totals: [], charged: new Map() };
       const indexes = lengthsMs.map((lengthMs) => indexAt(nowUnixMs, phaseMs, lengthMs));
       const charged = charge(kept, indexes, {
-        gateway: String(args[from]),
+        countsName: String(args[from]),
         wanted,
         limits: stated.map(({ limit }) => limit),
         counts: stated.map(({ count }) => count),

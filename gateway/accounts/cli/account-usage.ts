@@ -11,9 +11,9 @@ export interface UsageTotals extends Account {
   readonly validKeys: number;
   /** Unix milliseconds of the last use of any of its keys. */
   readonly lastUsedAtMs: number | null;
-  /** Requests since the time that was asked for, without those that got 429. */
+  /** Requests that were charged since the time that was asked for. */
   readonly served: number;
-  /** Requests since then that got 429. */
+  /** Requests since then that a spent window or a ban refused. */
   readonly refused: number;
   /** Requests to deprecated operations, ever. */
   readonly deprecatedRequests: number;

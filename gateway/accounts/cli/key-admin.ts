@@ -30,7 +30,7 @@ export interface KeyAdmin {
    */
   list(account?: string): Promise<KeyRecord[]>;
   /**
-   * Replaces a key that works by a new one with the same account, scopes and expiry. The old key works for another
+   * Replaces a working key with a new one of the same account, scopes and expiry. The old key works for another
    * `graceMs`, but never past its own expiry. Both are of one family: they share bans and strikes. Any other key of the
    * family ends at once.
    *

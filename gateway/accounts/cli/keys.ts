@@ -69,7 +69,7 @@ command("list", "shows keys, never their secrets")
     print(options, json, table(cells, "There are no keys; 'issue' makes one."));
   });
 
-command("rotate", "replaces a key that works by a new one; shows the new key once")
+command("rotate", "replaces a working key with a new one; shows the new key once")
   .argument("<KEY_ID>", "id of the old key")
   .addOption(
     new Option("--grace <duration>", "how long the old key still works, never past its own end: 30m, 24h, 7d")

@@ -23,7 +23,7 @@ export interface AuthenticatorOptions {
  */
 export const lookUpMaxAgeMs = 8_000;
 
-/** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */
+/** The age at which a key in use is looked up again in the background, so that no request waits for it. */
 const refreshAfterMs = 4_000;
 
 /**

@@ -65,7 +65,7 @@ function setUp() {
   const use = (accountId: string, times = 1, kind: Use = "served") => {
     for (let i = 0; i < times; i++) recorder.used({ keyId: `key of ${accountId}`, accountId }, kind);
   };
-  const useDeprecated = (accountId: string, operation = "getPet") => recorder.deprecatedRouteUsed(accountId, operation);
+  const useDeprecated = (accountId: string, operation = "getPet") => recorder.deprecatedUsed(accountId, operation);
   return {
     recorder,
     clock,

@@ -1,4 +1,4 @@
-/** Records the use of keys and accounts beside the requests. */
+/** Records the use of keys and accounts in the background. */
 import type { Logger } from "../../../runtime/log.ts";
 import type { Use } from "../../admission/admission.ts";
 import type { Principal } from "../keys/principal.ts";
@@ -73,7 +73,7 @@ export class UsageRecorder {
   };
 
   /** Counts a request to a deprecated operation. @param operation its OpenAPI operationId */
-  deprecatedRouteUsed(accountId: string, operation: string): void {
+  deprecatedUsed(accountId: string, operation: string): void {
     this.#addDeprecatedUse({ accountId, operation, requests: 1, atMs: this.#options.now() });
   }
 

@@ -58,7 +58,7 @@ export interface AccountMinute {
   readonly minuteStartMs: number;
   /** Refused ones included. */
   readonly requests: number;
-  /** Those that got 429. */
+  /** Those that a spent window or a ban refused. */
   readonly refused: number;
 }
 

@@ -22,7 +22,7 @@ export interface Difference {
 }
 
 /**
- * Finds what has changed since an older state. Its cost follows the changes up to the maximum: a chunk without one
+ * Finds what has changed since an older state. Its cost follows the changes up to the maximum: an unchanged chunk
  * costs a comparison.
  *
  * @param since the revision of the older state, not below the floor

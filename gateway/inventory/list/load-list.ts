@@ -39,7 +39,7 @@ export class Load {
   #last: bigint | undefined;
 
   /**
-   * Reads what it does not have yet. When a stream breaks that has brought something, another one goes on.
+   * Reads what it does not have yet. When a stream that has brought something breaks, another one goes on.
    *
    * @param onPart called for each part that arrives
    * @returns the entries, some of which may be newer than the position

@@ -18,7 +18,7 @@ export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" |
 const defaultLimit = 20;
 const maxLimit = 100;
 
-/** GET /inventory/{petId}/history: the changes of an entry, the newest first, at least as new as the request. */
+/** GET /inventory/{petId}/history: the changes of an entry, the newest first, up to the request or later. */
 export function getInventoryHistory({ stock, admission, ...sending }: HistoryOptions): RequestHandler {
   return async (request, response) => {
     const petId = readPetId(request.params.petId);

@@ -28,12 +28,12 @@ export interface ReadInventoryOptions extends ListInventoryOptions {
   readonly longPolls: Pick<LongPolls, "holdUntilChange">;
 }
 
-/** GET /inventory: every entry, or a selection, at least as new as the request. */
+/** GET /inventory: every entry, or a selection, as of the request or later. */
 export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
     const selection = readListSelection(request);
-    // The snapshot is no variable of this function, because a slow reader would keep it: ten times the size of its gzip
-    // body.
+    // No variable here holds the snapshot: an async function keeps its variables while a slow reader reads, and the
+    // snapshot is ten times the size of its gzip body.
     const answer = currentList(response, list).then((snapshot) => listFor(request, snapshot, selection));
     const { headers, body } = await reverifyAfter(answer, response, admission.reverifyCaller);
     if (body) await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
@@ -75,7 +75,7 @@ function entriesOf({ chunks }: Snapshot, petIds: readonly bigint[]): Body {
 /** The longest `If-None-Match`, in characters, that is kept while its request is held. */
 const maxWaitingTags = 1_024;
 
-/** GET /inventory/{petId}: one entry, at least as new as the request. */
+/** GET /inventory/{petId}: one entry, as of the request or later. */
 export function getInventoryItem({
   list,
   admission,

@@ -111,8 +111,8 @@ function callerOf(
   const isHere = () => !response.destroyed && (isSeen || !request.socket.readableEnded);
   return {
     arrivedMs,
-    // A client that has ended its side may have left; after a freeze nothing else shows that. So its changes are not
-    // sent until `mayRetry` has made sure that it is still there.
+    // A client that has ended its side may have left; after a freeze of this process nothing else shows that. So its
+    // changes are not sent until `mayRetry` has made sure that it is still there.
     isWanted: () => isHere() && (!hasWaited(response) || admission.isKeyKnownGood(context)),
     mayRetry: async () => {
       context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread

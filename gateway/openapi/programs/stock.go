@@ -49,7 +49,7 @@ func call(method, path, key, body string) ([]byte, http.Header) {
 				return answer, response.Header
 			}
 			problem := struct{ Code, Message string }{Code: response.Status}
-			json.Unmarshal(answer, &problem) // leaves the status where it is a page of a proxy
+			json.Unmarshal(answer, &problem) // a page of a proxy leaves Code as it is
 			err = fmt.Errorf("%s: %s %s", path, problem.Code, problem.Message)
 			if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
 				wait = time.Duration(seconds) * time.Second

@@ -18,8 +18,8 @@ call() {
       --retry 4 --retry-connrefused --retry-max-time 120 \
       -H "Authorization: Bearer $KEY" \
       -D "$head" -o "$answer" "$@" && return
-    # curl repeats by itself what is not 18, 52 or 56: an
-    # answer that was lost after the request was sent.
+    # 18, 52, 56: an answer was lost after the request was
+    # sent, which curl does not repeat by itself.
     case $? in 18 | 52 | 56) sleep "$tries" ;; *) break ;; esac
   done
   cat "$answer" >&2

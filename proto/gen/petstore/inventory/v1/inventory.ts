@@ -319,17 +319,17 @@ export interface ApplyChangesRequest {
 }
 
 /**
- * Changes of one caller, decided in one transaction. Each stands alone, unless the group is all_or_nothing. Three faults
- * refuse all changes of their group in both cases: a malformed change, the record of another request under a key or
- * request_id, and a request_id that two changes have.
+ * Changes of one caller, decided in one transaction. Each stands alone, unless the group is all_or_nothing. Three
+ * faults refuse all changes of their group in both cases: a malformed change, the record of another request under a
+ * key or request_id, and a request_id that two changes have.
  */
 export interface ChangeGroup {
   /** 1 to 100. With a key, and where they are all or nothing, each names another pet_id. */
   changes: Change[];
   /**
    * How long the caller waits, in milliseconds. The server counts from when it accepted the stream. The caller counts
-   * from when it got the headers, so the server gives up first. What is not decided by then never happens. So a message that comes late does nothing, whatever it was
-   * that delayed it. Required, and more than 0.
+   * from when it got the headers, so the server gives up first. What is not decided by then never happens. So a message
+   * that comes late does nothing, whatever it was that delayed it. Required, and more than 0.
    */
   deadlineMs: number;
   /**
@@ -4604,14 +4604,14 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): UpdateInventoryResponse => UpdateInventoryResponse.decode(value),
   },
   /**
-   * Applies changes of quantities, of one caller or of many, as UpdateInventory and AdjustInventory do. A caller may send
-   * any number of requests on one stream, each after the answer to the one before it. An answer comes once every change
-   * of its request is durable or refused.
+   * Applies changes of quantities, of one caller or of many, as UpdateInventory and AdjustInventory do. A caller may
+   * send any number of requests on one stream, each after the answer to the one before it. An answer comes once every
+   * change of its request is durable or refused.
    *
    * The server accepts a stream by sending its headers. It ends one with OK from time to time, and only between two
    * requests: a request without an answer on a stream that ended with OK was not taken, and nothing of it has happened.
    * After any other end of the stream it is not known what has happened of a request that was sent. A caller that waits
-   * for the headers before its first request does not lose that to a connection which is about to end.
+   * for the headers first does not lose its first request to a connection that is about to end.
    */
   applyChanges: {
     path: "/petstore.inventory.v1.InventoryService/ApplyChanges" as const,
@@ -4648,8 +4648,8 @@ export const InventoryServiceService = {
   },
   /**
    * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. Their revisions
-   * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
-   * once, together: a repeat names the same adjustments in the same order.
+   * follow each other, and no read of one moment shows some of them without the others. The request_id makes them
+   * happen once, together: a repeat names the same adjustments in the same order.
    *
    * The refusal is that of the first adjustment that is refused, with the reasons of AdjustInventory; ABORTED when its
    * `expected_revisions` do not hold. The details have its pet_id, but for INVALID_FIELD and REQUEST_ID_REUSED.
@@ -4703,9 +4703,9 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): RemoveInventoryItemResponse => RemoveInventoryItemResponse.decode(value),
   },
   /**
-   * The changes of the past, the newest first: of one entry, or of all. Each took a revision, so what changed nothing is
-   * not among them. NOT_FOUND when there is neither an entry nor a change of it, FAILED_PRECONDITION when the service
-   * keeps no history.
+   * The changes of the past, the newest first: of one entry, or of all. Each took a revision, so what changed nothing
+   * is not among them. NOT_FOUND when there is neither an entry nor a change of it, FAILED_PRECONDITION when the
+   * service keeps no history.
    */
   listChanges: {
     path: "/petstore.inventory.v1.InventoryService/ListChanges" as const,
@@ -4750,14 +4750,14 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    */
   updateInventory: handleUnaryCall<UpdateInventoryRequest, UpdateInventoryResponse>;
   /**
-   * Applies changes of quantities, of one caller or of many, as UpdateInventory and AdjustInventory do. A caller may send
-   * any number of requests on one stream, each after the answer to the one before it. An answer comes once every change
-   * of its request is durable or refused.
+   * Applies changes of quantities, of one caller or of many, as UpdateInventory and AdjustInventory do. A caller may
+   * send any number of requests on one stream, each after the answer to the one before it. An answer comes once every
+   * change of its request is durable or refused.
    *
    * The server accepts a stream by sending its headers. It ends one with OK from time to time, and only between two
    * requests: a request without an answer on a stream that ended with OK was not taken, and nothing of it has happened.
    * After any other end of the stream it is not known what has happened of a request that was sent. A caller that waits
-   * for the headers before its first request does not lose that to a connection which is about to end.
+   * for the headers first does not lose its first request to a connection that is about to end.
    */
   applyChanges: handleBidiStreamingCall<ApplyChangesRequest, ApplyChangesResponse>;
   /**
@@ -4775,8 +4775,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   adjustInventory: handleUnaryCall<AdjustInventoryRequest, AdjustInventoryResponse>;
   /**
    * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. Their revisions
-   * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
-   * once, together: a repeat names the same adjustments in the same order.
+   * follow each other, and no read of one moment shows some of them without the others. The request_id makes them
+   * happen once, together: a repeat names the same adjustments in the same order.
    *
    * The refusal is that of the first adjustment that is refused, with the reasons of AdjustInventory; ABORTED when its
    * `expected_revisions` do not hold. The details have its pet_id, but for INVALID_FIELD and REQUEST_ID_REUSED.
@@ -4792,9 +4792,9 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   /** Removes an entry. NOT_FOUND when there is none. */
   removeInventoryItem: handleUnaryCall<RemoveInventoryItemRequest, RemoveInventoryItemResponse>;
   /**
-   * The changes of the past, the newest first: of one entry, or of all. Each took a revision, so what changed nothing is
-   * not among them. NOT_FOUND when there is neither an entry nor a change of it, FAILED_PRECONDITION when the service
-   * keeps no history.
+   * The changes of the past, the newest first: of one entry, or of all. Each took a revision, so what changed nothing
+   * is not among them. NOT_FOUND when there is neither an entry nor a change of it, FAILED_PRECONDITION when the
+   * service keeps no history.
    */
   listChanges: handleUnaryCall<ListChangesRequest, ListChangesResponse>;
 }
@@ -4894,14 +4894,14 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: UpdateInventoryResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Applies changes of quantities, of one caller or of many, as UpdateInventory and AdjustInventory do. A caller may send
-   * any number of requests on one stream, each after the answer to the one before it. An answer comes once every change
-   * of its request is durable or refused.
+   * Applies changes of quantities, of one caller or of many, as UpdateInventory and AdjustInventory do. A caller may
+   * send any number of requests on one stream, each after the answer to the one before it. An answer comes once every
+   * change of its request is durable or refused.
    *
    * The server accepts a stream by sending its headers. It ends one with OK from time to time, and only between two
    * requests: a request without an answer on a stream that ended with OK was not taken, and nothing of it has happened.
    * After any other end of the stream it is not known what has happened of a request that was sent. A caller that waits
-   * for the headers before its first request does not lose that to a connection which is about to end.
+   * for the headers first does not lose its first request to a connection that is about to end.
    */
   applyChanges(): ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;
   applyChanges(options: Partial<CallOptions>): ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;
@@ -4938,8 +4938,8 @@ export interface InventoryServiceClient extends Client {
   ): ClientUnaryCall;
   /**
    * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. Their revisions
-   * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
-   * once, together: a repeat names the same adjustments in the same order.
+   * follow each other, and no read of one moment shows some of them without the others. The request_id makes them
+   * happen once, together: a repeat names the same adjustments in the same order.
    *
    * The refusal is that of the first adjustment that is refused, with the reasons of AdjustInventory; ABORTED when its
    * `expected_revisions` do not hold. The details have its pet_id, but for INVALID_FIELD and REQUEST_ID_REUSED.
@@ -5011,9 +5011,9 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: RemoveInventoryItemResponse) => void,
   ): ClientUnaryCall;
   /**
-   * The changes of the past, the newest first: of one entry, or of all. Each took a revision, so what changed nothing is
-   * not among them. NOT_FOUND when there is neither an entry nor a change of it, FAILED_PRECONDITION when the service
-   * keeps no history.
+   * The changes of the past, the newest first: of one entry, or of all. Each took a revision, so what changed nothing
+   * is not among them. NOT_FOUND when there is neither an entry nor a change of it, FAILED_PRECONDITION when the
+   * service keeps no history.
    */
   listChanges(
     request: ListChangesRequest,
