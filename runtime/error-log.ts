@@ -26,8 +26,8 @@ interface Kind {
 
 /**
  * Logs errors of one kind at most once a second, because an outage makes as many of them as there are requests. The
- * first one is logged at once. Those of the next 1,000 ms share a line after them, with the fields of the latest, and so
- * on. Each line has the `count` of errors that it stands for.
+ * first one is logged at once. Those of the next 1,000 ms share a line after them, with the fields of the latest, and
+ * so on. Each line has the `count` of errors that it stands for.
  */
 export class ErrorLog {
   readonly #log: Logger;
