@@ -105,7 +105,10 @@ export class ApiSender {
     const answer = await this.send({ method: "POST", path: "/v1/keys/rotate" }, 15_000);
     if (typeof answer === "string" || answer.status !== 201) return;
     meet("a rotated key");
-    this.#key = JSON.parse(answer.body).key;
+    const { key: newKey, expiresAt } = JSON.parse(answer.body);
+    if (expiresAt !== null)
+      this.#world.fail(`the key of ${this.host.name}, which had no end, has one after a rotation`);
+    this.#key = newKey;
     this.#oldKey = key;
   }
 
@@ -123,6 +126,12 @@ export class ApiSender {
       const status = typeof answer === "string" ? answer : answer.status;
       if (status !== (i === 0 ? 401 : 200)) this.#world.fail(`key ${i + 1} of two rotations got ${status}`);
     }
+  }
+
+  /** Sends a request that is charged. @returns how many of the day are left after it; NaN where no answer says it */
+  async spend(): Promise<number> {
+    const answer = await this.send({ method: "GET", path: "/v1/inventory/1" }, this.#world.timeoutMs);
+    return typeof answer === "string" ? Number.NaN : Number(/"day";r=(\d+)/.exec(answer.headers.ratelimit ?? "")?.[1]);
   }
 
   /** Sends more requests than it may, until the run is over. @returns what became of each */

@@ -1,6 +1,5 @@
 /** What the callers of a run share. */
-import type { Position } from "../../proto/pet.ts";
-import type { AskedChange, Read } from "./oracle.ts";
+import type { AskedChange, Commit, Read } from "./oracle.ts";
 import type { Random } from "./random.ts";
 import type { SimulatedProcess } from "./simulated-processes.ts";
 import type { Network } from "./virtual-network.ts";
@@ -25,8 +24,8 @@ export interface CallerWorld {
   /** How long the look-up of a key may take. */
   readonly lookUpMs: number;
   readonly isOver: () => boolean;
-  /** The stock as it is. */
-  readonly latest: () => Position;
+  /** The latest change of the stock. */
+  readonly latest: () => Commit;
   /** Whether nothing happens that a caller may notice. */
   readonly isServed: boolean;
   /** Whether what was recorded of changes is never lost. */

@@ -73,15 +73,24 @@ export class HttpCaller {
     await this.#repeat();
   }
 
-  /** Reads the list once. */
-  readOnce(): Promise<void> {
-    return this.#readList({});
+  /** Reads the list, an entry and its history. */
+  async readAll(): Promise<void> {
+    await this.#readList({});
+    await this.#readEntry(1, {});
+    await this.#readHistory(1);
   }
 
   /** Writes an entry once. @returns whether that was acknowledged */
   async writeOnce(): Promise<boolean> {
     const [change] = await this.#change([1]);
     return change!.attempts[0]!.outcome.kind === "done";
+  }
+
+  /** Waits for a change of an entry, or of any, that comes after what it has read. */
+  async wait(kind: "changes" | "entry", seconds: number): Promise<void> {
+    const prefer = `wait=${seconds}`;
+    if (kind === "changes") return this.#readChanges(this.#listTag, { prefer });
+    return this.#readEntry(1, { prefer, "if-none-match": `"${this.#entryTags.get(1)}"` });
   }
 
   #pause(ms: number): Promise<void> {

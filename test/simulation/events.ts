@@ -43,6 +43,7 @@ const expectedEvents = [
   "an adjustment that is repeated",
   "a wait that a change ended",
   "a wait without a change",
+  "a wait that a restore ended",
   "a break of a watch",
   "a reset of a watch",
   "a request with a revoked key",

@@ -132,8 +132,12 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const away = isOther
         ? [of("hold gateway and keys", 500, 11_500), of("freeze the stock's database", 5_500, 4_900)]
         : [of("slow keys to gateway", -1_200, 8_000)];
+      // Sometimes the clock of a gateway is set back at that time.
+      const isBack = random.chance(0.3);
+      const back = { ...of("set a clock", random.between(-300, 800), 0), which: 5 * random.below(6), other: 5 };
       const times = { endMs: 16_000, pauseMs: 100 * callers, timeoutMs: 5_000 };
-      return { ...times, faults: [revocation, ...away, ...faults.slice(0, 4)] };
+      const all = [revocation, ...away, ...(isBack ? [back] : []), ...faults.slice(0, 4)];
+      return { ...times, hasRedis: !isBack, faults: all };
     }
     case 1: {
       // A service freezes for long while it writes, over a slow way to the database.

@@ -16,6 +16,7 @@ import { type AskedChange, type Commit, judge, type Read, type Version } from ".
 import { type Fault, type FaultKind, isRolling, type Plan } from "./plan.ts";
 import { Random } from "./random.ts";
 import { RedisServer, useRedisNetwork } from "./redis-model.ts";
+import { checkRest } from "./rest.ts";
 import { useServices } from "./rpc-client.ts";
 import { type SimulatedProcess, startGateway, startService } from "./simulated-processes.ts";
 import { Network } from "./virtual-network.ts";
@@ -189,7 +190,11 @@ class System {
     if (!(await Promise.race([ended, pause(120_000)])))
       throw new Error(`two minutes later there wait: ${[...waiting]}`);
     await this.#untilReady("at the end");
-    await this.#readLast(world);
+    const restore = async () => {
+      await this.#restore(0);
+      await this.#untilReady("after a restore");
+    };
+    await checkRest(world, { hasRedis, restore });
     await this.#stopAll();
   }
 
@@ -247,19 +252,6 @@ class System {
       const away = all.filter(({ running }) => !running.isReady).map(({ running }) => running.host.name);
       throw new Error(`not ready after a minute, ${when}: ${away}`);
     }
-  }
-
-  /** Once all faults are over, every gateway shows the latest state. */
-  async #readLast(world: CallerWorld): Promise<void> {
-    await pause(20_000); // lost connections are noticed after 15 s
-    for (const gateway of this.#gateways) {
-      const before = this.reads.length;
-      const caller = new HttpCaller("last", { ...world, gateways: [gateway.running] });
-      await caller.readOnce();
-      if (!(await caller.writeOnce())) this.fail(`at rest, ${gateway.running.host.name} does not write`);
-      if (this.reads.length === before) this.fail(`at rest, ${gateway.running.host.name} does not serve the list`);
-    }
-    await new ApiSender("last", world).rotateTwice();
   }
 
   async #stopAll(): Promise<void> {

@@ -1,0 +1,102 @@
+/** What everything does again once all faults are over. */
+import { ApiSender } from "./api-sender.ts";
+import type { CallerWorld } from "./caller-world.ts";
+import { HttpCaller } from "./callers.ts";
+import { meet } from "./events.ts";
+import type { SimulatedProcess } from "./simulated-processes.ts";
+import { nowMs, pause } from "./virtual-time.ts";
+import { judgeWaits } from "./waits-oracle.ts";
+
+/** By then both sides of a lost connection know of it. */
+const quietMs = 20_000;
+
+/** How long waits for one thing last without a change: one ends before the change comes, the other does not. */
+const waitSeconds = [1, 8];
+
+/** When the change comes for which they wait. */
+const changeAfterMs = 2_500;
+
+/** Within this time after a restore those hear of it that wait for a change. */
+const restoreMs = 10_000;
+
+interface RestOptions {
+  /** Whether the gateways share their limits. */
+  readonly hasRedis: boolean;
+  /** Restores the stock's database. Resolves when all processes are ready. */
+  readonly restore: () => Promise<void>;
+}
+
+/** Uses every gateway once more, and says what does not work. */
+export async function checkRest(world: CallerWorld, { hasRedis, restore }: RestOptions): Promise<void> {
+  await pause(quietMs);
+  const caller = new CallerAtRest(world);
+  for (const gateway of world.gateways) await caller.use(gateway);
+  if (hasRedis) await checkLimits(world);
+  if (world.random.chance(0.2)) await caller.waitForRestore(restore);
+  await new ApiSender("last", world).rotateTwice();
+}
+
+/** A caller that goes to one gateway after the other. */
+class CallerAtRest {
+  readonly #world: CallerWorld;
+  readonly #caller: HttpCaller;
+  #gateways: CallerWorld["gateways"];
+
+  constructor(world: CallerWorld) {
+    this.#world = world;
+    this.#gateways = world.gateways;
+    const narrow = Object.defineProperty({ ...world }, "gateways", { get: () => this.#gateways });
+    this.#caller = new HttpCaller("last", narrow);
+  }
+
+  /** Reads, writes and waits. */
+  async use(gateway: SimulatedProcess): Promise<void> {
+    const { reads, latest } = this.#world;
+    const fail = (what: string) => this.#world.fail(`at rest, ${gateway.host.name} ${what}`);
+    const before = reads.length;
+    this.#gateways = [gateway];
+    await this.#caller.readAll();
+    for (const kind of ["list", "entry", "history"] as const) {
+      if (!reads.slice(before).some((read) => read.kind === kind)) fail(`does not answer: ${kind}`);
+    }
+    const waits = waitSeconds.flatMap((seconds) =>
+      (["changes", "entry"] as const).map((kind) => this.#caller.wait(kind, seconds)),
+    );
+    await pause(changeAfterMs);
+    const found = latest();
+    if (!(await this.#caller.writeOnce())) fail("does not write");
+    const commits = latest() === found ? [] : [latest()]; // it may have found what it wanted
+    await Promise.all(waits);
+    for (const fault of judgeWaits({ commits, reads: reads.slice(before) })) fail(fault);
+  }
+
+  /** Waits for changes of a stock that is restored: it hears of that, and does not wait to the end. */
+  async waitForRestore(restore: () => Promise<void>): Promise<void> {
+    const waits: Promise<{ readonly name: string; readonly endMs: number }>[] = [];
+    for (const gateway of this.#world.gateways) {
+      this.#gateways = [gateway];
+      await this.#caller.readAll();
+      const wait = this.#caller.wait("changes", (2 * restoreMs) / 1_000);
+      waits.push(wait.then(() => ({ name: gateway.host.name, endMs: nowMs() })));
+    }
+    await restore();
+    const restoredMs = nowMs();
+    for (const { name, endMs } of await Promise.all(waits)) {
+      if (endMs > restoredMs + restoreMs) this.#world.fail(`at rest, a wait at ${name} outlasts a restore`);
+      else meet("a wait that a restore ended");
+    }
+  }
+}
+
+/** Gateways that share limits count each other's requests, to the request. */
+async function checkLimits(world: CallerWorld): Promise<void> {
+  let before: number | undefined;
+  for (const gateway of [...world.gateways, ...world.gateways]) {
+    const left = await new ApiSender("last", { ...world, gateways: [gateway] }).spend();
+    const isNextDay = before !== undefined && left > before;
+    if (before !== undefined && left !== before - 1 && !isNextDay) {
+      world.fail(`at rest, ${gateway.host.name} has ${left} requests left, after ${before}`);
+    }
+    before = left;
+  }
+}
