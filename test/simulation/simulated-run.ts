@@ -373,7 +373,7 @@ class System {
       "restart Redis": async () => {
         this.#endRedis();
         await pause(forMs);
-        this.#redis = new RedisServer(network);
+        if (this.#redis.host.isDead) this.#redis = new RedisServer(network); // else another fault has started one
       },
       "fail over Redis": async () => {
         const copy = this.#redis.copy();
