@@ -14,7 +14,7 @@ interface Transport {
   canSendPing?: () => boolean;
 }
 
-// A connection closes when its server ages it or stops, and when its address is gone from DNS. The calls on it go on,
+// A connection closes at its maximum age, when its server stops or its address leaves DNS. The calls on it go on,
 // but Node sends no ping there, which grpc-js takes for a dead connection: it ends those calls. An update among them
 // would have an unknown outcome. https://github.com/grpc/grpc-node/issues/3068
 const { connect } = Http2SubchannelConnector.prototype;

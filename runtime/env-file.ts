@@ -30,7 +30,7 @@ export function mistypedNames(settings: readonly string[], env: NodeJS.ProcessEn
   });
 }
 
-/** Reads the file. `process.loadEnvFile` would say of one that this user may not read that it is not there. */
+/** Reads the file. If this user may not read it, `process.loadEnvFile` would say that it is not there. */
 function readEnvFile(): NodeJS.Dict<string> {
   if (!existsSync(file)) return {}; // also where this user may not search the folder
   try {

@@ -6,7 +6,7 @@ import { counter } from "./metrics.ts";
 /** For lines that are not written yet: about 30,000, more than a second of the highest load. */
 const maxUnwrittenBytes = 8 * 1024 * 1024;
 
-/** What a pipe takes whole or not at all (PIPE_BUF of Linux), so that processes that share one splice no lines. */
+/** What a pipe takes whole or not at all (PIPE_BUF of Linux), so processes that share one do not mix lines. */
 const pipePieceBytes = 4096;
 
 /** When a write is tried again: at first soon, because a pipe takes only 64 KiB at a time of a burst. */

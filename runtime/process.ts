@@ -107,7 +107,7 @@ async function drain(running: RunningProcess, delaySeconds: number): Promise<voi
 /**
  * Resolves once `check` does, or rejects with the reason of the signal. Until then the process stays up and logs why it
  * cannot serve: a database that is still starting, or a schema that is still being migrated, is no reason for a
- * restart. No wait mends a wrong setting: it rejects with the SettingsError of the check.
+ * restart. No wait mends a wrong setting: this rejects with the SettingsError of the check.
  */
 export async function untilReady(check: () => Promise<unknown>, log: Logger, signal?: AbortSignal): Promise<void> {
   let lastKind = "";

@@ -103,7 +103,7 @@ export function redisState(options: RedisStateOptions): SharedState {
   });
   redis.on("ready", () => {
     connectionFault = undefined;
-    void limiter.reportCounts(); // no breaker opened, and `onChange` said nothing, in an outage that no request has met
+    void limiter.reportCounts(); // an outage that no request has met opens no breaker, so `onChange` says nothing
   });
   // A wrong URL is told at the start, not to the first caller.
   const connected = firstAnswer(redis).catch((cause) => breaker.open("start", cause));

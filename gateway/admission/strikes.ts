@@ -69,7 +69,7 @@ export class Strikes {
     const entry = this.#entryOf(familyId, nowMs);
     const untilMs = nowMs + waitMs;
     // A wait that ends earlier is another one: a higher limit, or the return of Redis, has cut the one before short. A
-    // difference below `underWayMs` is one of clocks.
+    // difference below `underWayMs` is due to clocks.
     if (nowMs >= entry.untilMs || untilMs < entry.untilMs - underWayMs) {
       entry.toldAtMs = nowMs;
       entry.untilMs = untilMs;

@@ -173,7 +173,7 @@ export class Connection {
     // An empty line ends heads and chunked bodies. Its beginning may be in the bytes that came before these.
     let end = isBreak(bytes[start]) ? start : bytes.indexOf(emptyLine, start);
     if (end === -1) return bytes.length;
-    // A head ends a piece: a further line break may belong to the body. A chunked body takes all that follow it.
+    // A head ends a piece: a further line break may belong to the body. Those after a chunked body go with it.
     if (this.#open === undefined) return end === start ? end + 1 : end + emptyLine.length;
     while (isBreak(bytes[end])) end += 1;
     return end;

@@ -1,4 +1,4 @@
-/** Answers what is no valid request. Most of it has no response object: the answer is written to its socket. */
+/** Answers invalid requests. Most of them have no response object: the answer is written to the socket. */
 import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { ApiError } from "./api-error.ts";

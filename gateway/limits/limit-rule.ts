@@ -129,7 +129,7 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
     // Three lower bounds of what all gateways have admitted. Each lacks something after a loss of data, so the largest
     // counts. `newSum` lacks gateways that have not spoken since. `others + known` is what this gateway last heard of
     // the others, with its own. `highest` may hold gateways that are gone. Only requests that were in no call (`alone`)
-    // are added to it: it may have any other already, because an answer that was lost may have reached another gateway.
+    // are added to it: it may have any other, as a charge whose answer was lost may be known to another gateway.
     const total = Math.max(highest + Math.min(alone, known - charged), others + known, newSum);
     const credit = known - own;
     admitted = Math.max(0, Math.min(admitted, credit + limits[w]! - total));

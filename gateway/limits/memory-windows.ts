@@ -5,7 +5,7 @@ import type { Decision, Limiter, Window, WindowState, WindowsNow } from "./windo
 
 export interface MemoryWindowsOptions {
   /**
-   * Accounts that are remembered, at 300 bytes each; with more, the one whose longest window began first is forgotten.
+   * Accounts that are remembered, at 300 bytes each; with more, the one whose longest count began first is forgotten.
    */
   readonly maxAccounts: number;
   /** Gateways that share the limits. */
@@ -128,7 +128,7 @@ export class MemoryWindows implements Limiter {
     }
   }
 
-  /** Moves an account to the end of the order in which accounts are forgotten: its longest window has just begun. */
+  /** Moves an account to the end of the order in which accounts are forgotten: its longest count has just begun. */
   #keepLonger(counts: AccountCounts): void {
     if (this.#accounts.get(counts.id) !== counts) return; // it has been forgotten while Redis was asked
     this.#accounts.delete(counts.id);

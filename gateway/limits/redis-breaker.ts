@@ -20,7 +20,7 @@ export class Breaker {
   readonly #options: BreakerOptions;
   /** Functions that reject the calls under way. */
   readonly #waiting = new Set<(error: Error) => void>();
-  /** The timer of the probes; "ended" once there are none for good; undefined while the breaker is closed. */
+  /** The timer of the probes; "ended" once they are over for good; undefined while the breaker is closed. */
   #probing: NodeJS.Timeout | "ended" | undefined;
 
   constructor(options: BreakerOptions) {

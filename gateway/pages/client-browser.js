@@ -296,7 +296,7 @@ class Pace {
      * Resolves when the request may leave, with its number for `learn` or `lose` at the end of its attempt.
      *
      * @throws InventoryApiError `api_key_banned` during a ban, and for an impatient request `rate_limit_exceeded` when a
-     * spent window ends only after two minutes, each unless a minute has passed since the latest request; the reason of
+     * spent window ends only after two minutes, but for one a minute while more than a minute is left; the reason of
      * `signal` once that is aborted
      */
     turn(isPatient, signal) {
@@ -345,8 +345,8 @@ class Pace {
         this.#next();
     }
     /**
-     * Lets all leave that may, and fails those that may not wait: all during a ban, and impatient ones when a spent window
-     * ends only after 2 minutes. A timer, an answer or a new request calls it again.
+     * Lets all leave that may, and fails those that may not wait: all during a ban, and impatient ones when a spent
+     * window ends only after 2 minutes. A timer, an answer or a new request calls it again.
      */
     #next() {
         clearTimeout(this.#timer);

@@ -83,7 +83,7 @@ export function drawUsage(usage) {
   showTable(usage, isWeek);
 }
 
-/** The steps of a usage, or the sums of as many at a time as the width asks for. */
+/** The steps of a usage, or sums of several where there is no room for each. */
 function widened({ steps, stepSeconds }, width) {
   const counts = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60].filter((count) => steps.length % count === 0);
   const together = counts.find((count) => (steps.length / count) * leastWidth <= width) ?? counts.at(-1);

@@ -15,7 +15,7 @@ export interface ExchangeOptions {
   /** The longest wait for a response head, and for each further piece of the body. */
   readonly timeoutMs: number;
   /**
-   * The longest wait until a client has taken all that waits for it: 64 to 128 KiB. A part does not count: a client
+   * How long a client may take for all that waits for it, which is 64 to 128 KiB. A part does not count: a client
    * that takes a little now and then would hold a connection for long.
    */
   readonly clientTimeoutMs: number;

@@ -49,7 +49,7 @@ export async function* readLines(file: string, format: Format, name = file): Asy
   if (format === "csv" && !places) throw noHeader(name, 1, "");
 }
 
-/** Refuses a file in UTF-16, which a byte order mark or a zero byte among the first two shows: entries are ASCII. */
+/** Refuses a file in UTF-16, known by a byte order mark or a zero in its first two bytes: entries are ASCII. */
 async function refuseUtf16(file: string, name: string): Promise<void> {
   await using handle = await open(file);
   const { buffer, bytesRead } = await handle.read(Buffer.alloc(2), 0, 2);

@@ -13,7 +13,7 @@ import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-err
 
 /**
  * Gets every call at its end. Of a question stream it gets each question instead, and of ApplyChanges each change. It
- * does not get what is cut short because the caller left the stream. `error` is undefined after a success.
+ * does not get a list or a check whose caller has left the stream. `error` is undefined after a success.
  */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 

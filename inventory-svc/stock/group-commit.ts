@@ -12,7 +12,7 @@ export interface GroupCommitOptions {
   readonly store: Pick<StockStore, "writeWanted">;
   /** Maximum changes in one transaction. A group that is larger has one of its own. */
   readonly maxBatch: number;
-  /** Maximum changes that wait. */
+  /** While so many changes wait, further groups are refused. */
   readonly maxQueued: number;
   /** Gets the time that each group of changes waited, when it leaves the queue. */
   readonly onDequeued: (waitedMs: number) => void;

@@ -47,7 +47,7 @@ export function findDifference(snapshot: Snapshot, since: bigint, maxChanges: nu
   return { etag: snapshot.etag, parts, gone };
 }
 
-/** The most changes that are answered: with more of them than entries the list itself is cheaper. */
+/** The most changes that are answered: beyond the number of entries, the list itself is cheaper. */
 export function maxAnswered(snapshot: Snapshot): number {
   return Math.max(fewChanges, countEntries(snapshot.chunks));
 }

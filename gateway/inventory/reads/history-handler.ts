@@ -18,7 +18,7 @@ export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" |
 const defaultLimit = 20;
 const maxLimit = 100;
 
-/** GET /inventory/{petId}/history: the changes of an entry, the newest first, up to the request or later. */
+/** GET /inventory/{petId}/history: the changes of an entry as of the request or later, the newest first. */
 export function getInventoryHistory({ stock, admission, ...sending }: HistoryOptions): RequestHandler {
   return async (request, response) => {
     const petId = readPetId(request.params.petId);

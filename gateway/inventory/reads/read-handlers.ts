@@ -110,7 +110,7 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const changes = async () => {
       await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
       const body = await list.changesSince(since, contextOf(response).principal!.accountId);
-      if (hasWaited(response)) pinBody(request, response, body, pinnedBodies); // the look-up of its key may wait, too
+      if (hasWaited(response)) pinBody(request, response, body, pinnedBodies); // the look-up of the key may take long
       return body;
     };
     const body = await reverifyAfter(changes(), response, admission.reverifyCaller);

@@ -324,7 +324,7 @@ export interface ApplyChangesRequest {
  * key or request_id, and a request_id that two changes have.
  */
 export interface ChangeGroup {
-  /** 1 to 100. With a key, and where they are all or nothing, each names another pet_id. */
+  /** 1 to 100. With a key, and where they are all or nothing, their pet_ids differ. */
   changes: Change[];
   /**
    * How long the caller waits, in milliseconds. The server counts from when it accepted the stream. The caller counts
@@ -333,8 +333,9 @@ export interface ChangeGroup {
    */
   deadlineMs: number;
   /**
-   * When set, the changes happen once. Each leaves a record under the account, the key and its pet_id, also when it
-   * changes nothing, unless it is refused. Where they are all or nothing, the key makes them happen once together.
+   * When set, the changes happen once; where they are all or nothing, once together. Each leaves a record, also when it
+   * changes nothing, unless it is refused: under the account, the key and its pet_id, or where they are all or nothing,
+   * its place among them.
    */
   idempotencyKey:
     | IdempotencyKey
@@ -423,7 +424,7 @@ export interface AdjustInventoryResponse {
 }
 
 export interface BatchAdjustInventoryRequest {
-  /** 1 to 100, each of another pet_id. */
+  /** 1 to 100, with different pet_ids. */
   adjustments: Adjustment[];
   /** Identifies these adjustments among the batches of all callers, so take a random one. */
   requestId: string;
