@@ -112,9 +112,18 @@ export class ApiSender {
     this.#oldKey = key;
   }
 
-  /** Rotates its key twice, and uses the three keys: the first one ends, and the others work. */
+  /**
+   * Rotates its key twice, and uses the three keys: the first one ends, and the others work. Sometimes it does not wait
+   * for the answer at first, and rotates the same key again.
+   */
   async rotateTwice(): Promise<void> {
     const keys = [this.#key];
+    const { random } = this.#world;
+    if (random.chance(0.5)) {
+      const leaving = { method: "POST", path: "/v1/keys/rotate", leavesAfterMs: random.between(1, 30) } as const;
+      await this.send(leaving, 15_000);
+      await this.#pause(1_000);
+    }
     for (let rotation = 0; rotation < 2; rotation++) {
       await this.rotate();
       keys.push(this.#key);

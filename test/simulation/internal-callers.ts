@@ -8,11 +8,12 @@ import type { AskedChange, Attempt } from "./oracle.ts";
 import { Host, note, nowMs, runIn } from "./virtual-time.ts";
 
 /**
- * Follows the stock with the product's own client, and notes each event of the watch as a read of changes. It ends when
- * the run is over and the watch has reported every change.
+ * Keeps a copy of the stock with the product's own client. It notes each event of the watch as a read of changes, and
+ * the copy after it as a read of the list. Sometimes it lists again. It ends when the run is over and the watch has
+ * reported every change.
  */
 export async function runWatch(name: string, world: CallerWorld): Promise<void> {
-  const { reads, isOver, latest } = world;
+  const { reads, isOver, latest, random } = world;
   const host = new Host(name);
   await runIn(host, async () => {
     const client = createInventoryClient({ address: "services" });
@@ -24,13 +25,18 @@ export async function runWatch(name: string, world: CallerWorld): Promise<void> 
     try {
       while (!ended.signal.aborted) {
         position = undefined;
+        const copy = new Map<bigint, object>();
         try {
-          for await (const page of client.list()) position ??= page.position;
+          for await (const page of client.list()) {
+            position ??= page.position;
+            for (const item of page.items) copy.set(item.petId, toBody(item));
+          }
         } catch {
           await new Promise((resolve) => setTimeout(resolve, 200));
           continue;
         }
         const onBreak = () => meet("a break of a watch");
+        const listed = tagOf(latest()); // an entry may be as new as this
         for await (const event of client.watch(position!, { signal: ended.signal, onBreak })) {
           if (event.kind === "reset") meet("a reset of a watch");
           else {
@@ -41,6 +47,10 @@ export async function runWatch(name: string, world: CallerWorld): Promise<void> 
             const removed = event.removed.map(Number).sort((a, b) => a - b);
             reads.push({ ...read, tag, since: tagOf(position!), body: { etag: `"${tag}"`, changed, removed } });
             ({ position } = event);
+            for (const item of event.changed) copy.set(item.petId, toBody(item));
+            for (const petId of event.removed) copy.delete(petId);
+            if (!isOlder(tag, listed)) reads.push({ ...read, kind: "list", tag, body: inOrder(copy) });
+            if (random.chance(0.05) && !isOver()) break;
           }
         }
       }
@@ -52,6 +62,17 @@ export async function runWatch(name: string, world: CallerWorld): Promise<void> 
 }
 
 const tagOf = ({ epoch, revision }: Position) => `${epoch.slice(0, 8)}-${revision}`;
+
+/** Whether a tag is of an earlier state than another one, or of another stock. */
+function isOlder(tag: string, other: string): boolean {
+  const [[epoch, revision], [otherEpoch, otherRevision]] = [tag.split("-"), other.split("-")];
+  return epoch !== otherEpoch || BigInt(revision!) < BigInt(otherRevision!);
+}
+
+/** The bodies of a copy in the order of the list. */
+function inOrder(copy: ReadonlyMap<bigint, object>): object[] {
+  return [...copy].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, body]) => body);
+}
 
 const internalKinds = {
   adjust: 4,

@@ -164,20 +164,32 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const kind = isOther ? "lock the head" : "slow gateway to service";
       const late = [1_000, 2_500, 4_000].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
       const hurried = { timeoutMs: 300, latencyMs: 0.6, services: 2, hotShare: 0.8 };
-      return { endMs: 6_000, pauseMs: 20 * callers, ...hurried, faults: late };
+      const times = { endMs: 6_000, pauseMs: 20 * callers, maxConnectionAgeMs: 1_500 }; // streams begin when all is late
+      return { ...times, ...hurried, faults: late };
     }
     case 5: {
-      // Many callers of one entry, while nobody is told what became of some transactions.
+      // Many callers of one entry, while no service is told what became of some transactions. In the other case the
+      // database is away when they are repeated.
       const kinds = ["lose sessions after COMMIT", "lose sessions before COMMIT", "fail over the database"] as const;
       const lost = [500, 1_500, 2_500, 3_500, 4_500].map((atMs) => {
         return faultOf(random, random.pick(kinds), atMs + random.between(0, 500), random.between(200, 900));
       });
-      const dense = { latencyMs: 0.6, hotShare: 0.8, pauseMs: 20 * callers, timeoutMs: 1_000 };
-      return { ...dense, endMs: 6_000, faults: lost };
+      const away = [500, 2_000, 3_500].flatMap((atMs) => [
+        { ...faultOf(random, "lose sessions after COMMIT", atMs, 600), which: 3 },
+        faultOf(random, "fail over the database", atMs + random.between(100, 600), random.between(300, 900)),
+      ]);
+      const dense = { latencyMs: 0.6, hotShare: 0.8, pauseMs: 20 * callers, timeoutMs: isOther ? 300 : 1_000 };
+      return { ...dense, endMs: 6_000, faults: isOther ? away : lost };
     }
     case 6: {
+      // A restore, after which all load the list again. In the other case their streams break meanwhile.
       const restore = faultOf(random, "restore the database", random.between(500, 2_000), random.between(300, 1_500));
-      return { endMs: 6_000, pauseMs: 30 * callers, faults: [restore, ...faults.slice(0, 2)] };
+      const times = { endMs: 6_000, pauseMs: 30 * callers };
+      if (!isOther) return { ...times, faults: [restore, ...faults.slice(0, 2)] };
+      const cuts = Array.from({ length: 4 }, () => {
+        return faultOf(random, "cut gateway and service", restore.atMs + restore.forMs, 2_500);
+      });
+      return { ...times, latencyMs: 15, timeoutMs: 5_000, faults: [restore, ...cuts] };
     }
     case 7: {
       // Several servers take writes, and the answers of one of them come late, within a transaction too.

@@ -79,6 +79,9 @@ function limitRules({ limit, faults, hasRedis, gateways }: Plan, account: string
   };
 }
 
+/** Internal callers that keep a copy of the stock. */
+const watches = ["watch-0", "watch-1"];
+
 /** A process by its place, which others take after it. */
 type Slot = { running: SimulatedProcess; readonly start: () => SimulatedProcess };
 
@@ -170,7 +173,7 @@ class System {
     const all = [
       ...Array.from({ length: callers }, (_, i) => followed(`caller-${i}`, new HttpCaller(`caller-${i}`, world).run())),
       followed("internal", runInternalCaller("internal", world)),
-      followed("watch", runWatch("watch", world)),
+      ...watches.map((name) => followed(name, runWatch(name, world))),
       followed("limited", new ApiSender("limited", world).hammer()).then((requests) => {
         this.limited = requests as readonly LimitedRequest[];
       }),
@@ -316,7 +319,7 @@ class System {
     const serviceName = service.running.host.name;
     const callerName = `caller-${other % this.#plan.callers}`;
     /** All that call services: gateways, and internal callers. */
-    const clientNames = [...this.#gateways.map(({ running }) => running.host.name), "internal", "watch"];
+    const clientNames = [...this.#gateways.map(({ running }) => running.host.name), "internal", ...watches];
     const clientName = clientNames[which % clientNames.length]!;
     const faults: Record<FaultKind, () => Promise<void>> = {
       "freeze a gateway": () => frozen(gateway.running.host),
