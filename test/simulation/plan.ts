@@ -174,12 +174,12 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const lost = [500, 1_500, 2_500, 3_500, 4_500].map((atMs) => {
         return faultOf(random, random.pick(kinds), atMs + random.between(0, 500), random.between(200, 900));
       });
-      const away = [500, 2_000, 3_500].flatMap((atMs) => [
-        { ...faultOf(random, "lose sessions after COMMIT", atMs, 600), which: 3 },
-        faultOf(random, "fail over the database", atMs + random.between(100, 600), random.between(300, 900)),
-      ]);
-      const dense = { latencyMs: 0.6, hotShare: 0.8, pauseMs: 20 * callers, timeoutMs: isOther ? 300 : 1_000 };
-      return { ...dense, endMs: 6_000, faults: isOther ? away : lost };
+      const away = [500, 4_500].map((atMs) => {
+        return { ...faultOf(random, "fail over the database", atMs, random.between(2_500, 3_500)), other: 2 };
+      });
+      const dense = { latencyMs: 0.6, hotShare: 0.8, pauseMs: 20 * callers };
+      if (isOther) return { ...dense, endMs: 9_000, timeoutMs: 5_000, faults: away };
+      return { ...dense, endMs: 6_000, timeoutMs: 1_000, faults: lost };
     }
     case 6: {
       // A restore, after which all load the list again. In the other case their streams break meanwhile.

@@ -106,6 +106,8 @@ class System {
   #peppers: readonly [string, string] = [pepper, `not ${pepper}`];
   #services: Slot[] = [];
   #isOver = false;
+  /** What happens in the next COMMIT. */
+  readonly #onCommit = new Set<() => void>();
   /** While this lasts, commits belong to the restored state. */
   #isRestoring = false;
 
@@ -216,7 +218,24 @@ class System {
   #openStock(image: Buffer): void {
     this.#stock = this.#openDatabase("stock", image, 0xd1);
     const server = this.#stock;
-    server.onCommit = () => server === this.#stock && !this.#isRestoring && this.#look(false);
+    server.onCommit = () => {
+      if (server !== this.#stock || this.#isRestoring) return;
+      this.#look(false);
+      for (const work of this.#onCommit) work();
+    };
+  }
+
+  /** Does something when a transaction has been committed and its caller has not heard of it; at the latest then. */
+  #inCommit(work: () => void, withinMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const once = () => {
+        if (!this.#onCommit.delete(once)) return;
+        work();
+        resolve();
+      };
+      this.#onCommit.add(once);
+      void pause(withinMs).then(once);
+    });
   }
 
   /** Notes the state of the stock after a commit, if that has changed it. */
@@ -360,8 +379,12 @@ class System {
       "lock the head": () => this.#lockHead(forMs),
       "fail over the database": async () => {
         const old = this.#stock;
-        old.host.crash();
-        network.drop(old.host, other % 3 === 0);
+        const crash = () => {
+          old.host.crash();
+          network.drop(old.host, other % 3 === 0);
+        };
+        if (other % 2 === 0) await this.#inCommit(crash, 500);
+        else crash();
         await pause(forMs);
         if (this.#stock === old) this.#openStock(old.sqlite.serialize());
       },
