@@ -369,4 +369,97 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace:
       '    if (first) return { kind: "replayed", item: { ...first.item, quantity: this.#rows.get(change.petId)!.quantity } };',
   },
+  {
+    promise: 1,
+    what: "a deadline counts from when a stream was opened, not from when it was accepted",
+    file: "client/session.ts",
+    find: `      const timer = setTimeout(() => stream.cancel(), timeoutMs);
+      stream.once("metadata", () => {
+        clearTimeout(timer);
+        resolve(new Session(stream));
+      });`,
+    replace: `      const session = new Session(stream);
+      const timer = setTimeout(() => stream.cancel(), timeoutMs);
+      stream.once("metadata", () => {
+        clearTimeout(timer);
+        resolve(session);
+      });`,
+  },
+  {
+    promise: 9,
+    what: "an outage that a repeat meets counts as proof that the attempt before has not happened",
+    file: "client/inventory-error.ts",
+    find: `  STOCK_UNAVAILABLE: "undone",`,
+    replace: `  STOCK_UNAVAILABLE: "decided",`,
+  },
+  {
+    promise: 2,
+    what: "a load of the list may use pages that are older than its position",
+    file: "inventory-svc/stock/list-feed.ts",
+    find: `      const position = await this.#store.position();
+      const load = ++this.#begun;`,
+    replace: `      const load = ++this.#begun;
+      const position = await this.#store.position();`,
+  },
+  {
+    promise: 3,
+    what: "Redis is probed only once after an outage",
+    file: "gateway/limits/redis-breaker.ts",
+    find: "    const timer = setInterval(() => {",
+    replace: "    const timer = setTimeout(() => {",
+  },
+  {
+    promise: 8,
+    what: "a read of a history that failed keeps its place",
+    file: "inventory-svc/stock/stock-history.ts",
+    find: `    try {
+      return await read();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#running -= 1;
+    }`,
+    replace: `    const found = await read();
+    const next = this.#waiting.shift();
+    if (next) next();
+    else this.#running -= 1;
+    return found;`,
+  },
+  {
+    promise: 2,
+    what: "the end of one wait forgets all that wait for the same thing",
+    file: "gateway/inventory/reads/long-polls.ts",
+    find: "    if (ofPet?.size === 0) this.#byPetId.delete(held.petId);",
+    replace: "    this.#byPetId.delete(held.petId);",
+  },
+  {
+    promise: 2,
+    what: "a list that was loaded again wakes no wait",
+    file: "gateway/inventory/list/stock-list.ts",
+    find: `    if (isFirstAfterLoad) this.#onChange(undefined);
+    else if (this.#snapshot !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));`,
+    replace: "    if (this.#snapshot !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));",
+  },
+  {
+    promise: 5,
+    what: "the age of a look-up goes by a clock that can be set back",
+    file: "gateway/accounts/keys/authenticator.ts",
+    find: `    const { now, elapsed } = this.#options;
+    return Math.max(now() - unixMs, elapsed() - elapsedMs);`,
+    replace: "    return this.#options.now() - unixMs;",
+  },
+  {
+    promise: 5,
+    what: "a repeated rotation gives the new key the end of the old one",
+    file: "gateway/accounts/keys/key-rotation.ts",
+    find: "  const expiresAtMs = toNumber((successor ?? old).expires_at);",
+    replace: "  const expiresAtMs = toNumber(old.expires_at);",
+  },
+  {
+    promise: 2,
+    what: "a load that goes on over another stream takes the position of that",
+    file: "gateway/inventory/list/load-list.ts",
+    find: "          this.#position ??= position;",
+    replace: "          this.#position = position;",
+  },
 ];
