@@ -110,6 +110,11 @@ export interface ChargeAnswer {
  * A report may come twice, late, or to a Redis that has lost everything. Credit: requests that Redis charged to a
  * gateway but whose answer was lost. They are admitted first.
  *
+ * The total is the largest of three numbers, each of which lacks something after a loss of data. `newSum` lacks the
+ * gateways that have not spoken since. `others + known` is what this gateway last heard of the others, with its own.
+ * `highest` has what any gateway has told, also one that is gone, but not what this one admitted in no call: `alone` is
+ * added. Nothing else is: `highest` may have it, as a charge whose answer was lost may be known to another gateway.
+ *
  * @param indexes of the windows that run now
  */
 export function charge(kept: KeptCounts, indexes: readonly number[], report: CountReport): ChargeAnswer {
@@ -126,10 +131,6 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
     const { own = 0, alone = 0, synced = 0, others = 0 } = running(counts[w]) ?? {};
     const known = Math.max(charged, own, synced);
     const newSum = sum + known - charged;
-    // Three lower bounds of what all gateways have admitted. Each lacks something after a loss of data, so the largest
-    // counts. `newSum` lacks gateways that have not spoken since. `others + known` is what this gateway last heard of
-    // the others, with its own. `highest` may hold gateways that are gone. Only requests that were in no call (`alone`)
-    // are added to it: it may have any other, as a charge whose answer was lost may be known to another gateway.
     const total = Math.max(highest + Math.min(alone, known - charged), others + known, newSum);
     const credit = known - own;
     admitted = Math.max(0, Math.min(admitted, credit + limits[w]! - total));
