@@ -160,11 +160,12 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       return { ...dense, endMs: 10_000, faults: [at(5_500), at(7_500)] };
     }
     case 4: {
-      // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock.
+      // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock. Streams
+      // begin meanwhile.
       const kind = isOther ? "lock the head" : "slow gateway to service";
       const late = [1_000, 2_500, 4_000].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
       const hurried = { timeoutMs: 300, latencyMs: 0.6, services: 2, hotShare: 0.8 };
-      const times = { endMs: 6_000, pauseMs: 20 * callers, maxConnectionAgeMs: 1_500 }; // streams begin when all is late
+      const times = { endMs: 6_000, pauseMs: 20 * callers, maxConnectionAgeMs: 1_500 };
       return { ...times, ...hurried, faults: late };
     }
     case 5: {
