@@ -159,9 +159,9 @@ class KnownOutcomes {
  *
  * | Before it | Made | Decided | Undone | Unknown |
  * |---|---|---|---|---|
- * | nothing, or certainly not made | settled | settled | again where it may help | again where it happens once |
+ * | nothing, or certainly not made | settled | settled | again where it may help | likewise, if it happens once |
  * | may have been made, and may still be | settled | again | again | again |
- * | may have been made, and no more | settled | settled | again | again |
+ * | may have been made, but cannot now | settled | settled | again | again |
  *
  * @param found the outcomes of the attempt
  * @param earlier those of the attempts before it; undefined where there was none

@@ -29,6 +29,8 @@ export type StockChanges =
     };
 
 export interface CheckOptions extends CallOptions {
+  /** The longest wait for each part of the answer. */
+  readonly timeoutMs?: number | undefined;
   /** A W3C trace context. */
   readonly traceparent?: string | undefined;
   /** Called for each part of a long answer but the last. */

@@ -48,7 +48,7 @@ export const keySettings = {
     .describe("names this deployment in the keys that it issues: ps_<env>_…"),
 };
 
-/** What messages call the setting of the database of keys, with its tier. */
+/** How messages name the setting of the database of keys: with its tier. */
 export const keyDatabaseSetting = "GATEWAY_DATABASE_URL (gateway)";
 
 const octet = "(?:25[0-5]|2[0-4]\\d|1?\\d?\\d)";

@@ -59,7 +59,7 @@ export interface Gateway {
    */
   ready(): Promise<void>;
   /**
-   * Returns what can lose changes of keys or show old ones: settings and tables of their database, each with what mends
+   * Returns what can lose changes of keys or show old keys: settings and tables of their database, each with what mends
    * it.
    *
    * @throws OperatorError when its URL leads to several servers that take writes; this gateway is then not ready

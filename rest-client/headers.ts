@@ -32,7 +32,7 @@ export function readRetryAfterMs(headers: Headers): number | undefined {
 }
 
 /**
- * Whether an error tells windows other than the account's, which always include `day`: those of the address, or of a
+ * Whether an error tells windows other than the account's (which always include `day`): those of the address, or of a
  * limit beside the account's windows, such as that of updates with a key.
  */
 export function tellsOthers(headers: Headers): boolean {

@@ -72,7 +72,7 @@ export class Windows {
     return number;
   }
 
-  /** As `sent`, for a request that no limit counts. */
+  /** As `sent`, for a request that the account's windows do not count. */
   sentUncharged(): number {
     this.#count += 1;
     return this.#count;
@@ -156,8 +156,8 @@ export class Pace {
    * Resolves when the request may leave, with its number for `learn` or `lose` at the end of its attempt.
    *
    * @throws InventoryApiError `api_key_banned` during a ban, and for an impatient request `rate_limit_exceeded` when a
-   * spent window ends only after two minutes, but for one a minute while more than a minute is left; the reason of
-   * `signal` once that is aborted
+   * spent window ends only after two minutes. While either lasts over a minute, one request a minute still leaves. Once
+   * `signal` is aborted, its reason
    */
   turn(isPatient: boolean, signal: AbortSignal | undefined): Promise<number> {
     return new Promise((resolve, reject) => {
@@ -180,7 +180,7 @@ export class Pace {
     });
   }
 
-  /** Counts a request that no limit counts, and that waits for none. @returns its number, for `learn` */
+  /** Counts a request that the account's windows do not, and that waits for none. @returns its number, for `learn` */
   uncharged(): number {
     return this.#windows.sentUncharged();
   }

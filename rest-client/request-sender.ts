@@ -20,7 +20,7 @@ export interface ApiRequest {
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly body?: string;
-  /** Whether no limit counts it, so that it waits for none and a banned key may send it. */
+  /** Whether the account's windows do not count it, so that it waits for none and a banned key may send it. */
   readonly isUncharged?: boolean;
   /** Whether it goes on until it succeeds or is refused for good. */
   readonly isPatient?: boolean;

@@ -9,7 +9,7 @@ const maxUnwrittenBytes = 8 * 1024 * 1024;
 /** What a pipe takes whole or not at all (PIPE_BUF of Linux), so processes that share one do not mix lines. */
 const pipePieceBytes = 4096;
 
-/** When a write is tried again: at first soon, because a pipe takes only 64 KiB at a time of a burst. */
+/** When a write is tried again: at first soon, because a pipe takes a burst only 64 KiB at a time. */
 const firstRetryMs = 1;
 const maxRetryMs = 64;
 

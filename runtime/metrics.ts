@@ -96,7 +96,7 @@ export class Series {
 }
 
 /**
- * A histogram for what happens with every request. prom-client's checks, sorts and joins the labels at each
+ * A histogram for what happens with every request. One of prom-client checks, sorts and joins the labels at each
  * observation; here the caller keeps the series of its labels, and an observation adds two numbers.
  */
 export class Distribution {

@@ -10,7 +10,7 @@ import { overLimit } from "./admission-errors.ts";
 export interface GuardLimit {
   readonly points: number;
   readonly duration: 60 | 86_400;
-  /** The beginning of its keys on Redis; without `petstore:`, the name of its window in the limit headers. */
+  /** The beginning of its keys on Redis. What follows `petstore:` names its window in the limit headers. */
   readonly keyPrefix: `petstore:${string}`;
 }
 
@@ -89,7 +89,7 @@ const maxExhaustedMs = 60_000;
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
   readonly #onThrottled: (plan: PlanName) => void;
-  /** The ids that are refused without Redis, and when their windows end, by `performance.now()`. */
+  /** The ids that Redis is not asked about, and when their windows end, by `performance.now()`. */
   readonly #exhausted = new LRUCache<string, number>({ max: maxExhausted, ttl: maxExhaustedMs, ttlResolution: 0 });
   /** The one window that each id has. */
   readonly windows: readonly Window[];

@@ -55,7 +55,7 @@ export function readPrecondition({
  * A tag that names no revision, such as a weak one, matches no entry. It is no 400, because 404 comes first
  * (RFC 9110 section 13.2.1).
  *
- * @param name what messages call the text
+ * @param name of the text in messages
  * @returns undefined for `*`: any revision will do
  * @throws ApiError invalid_request for what is no list of tags, or for too many of them
  */
@@ -77,7 +77,7 @@ export function readIfMatch(text: string, name: string): Precondition | undefine
 /**
  * Reads the ETag of an entry, also one that a proxy has made weak, with or without its quotes.
  *
- * @param name what messages call it
+ * @param name in messages
  * @returns its revision
  * @throws ApiError invalid_request
  */
@@ -223,7 +223,7 @@ export function refuseMisplaced(members: Members, path: string, precondition: "i
 /**
  * Reads why a change is made.
  *
- * @param name what messages call it
+ * @param name in messages
  * @throws ApiError invalid_request
  */
 export function readJsonReason({ reason }: Members, name: string): string | undefined {
@@ -236,7 +236,7 @@ export function readJsonReason({ reason }: Members, name: string): string | unde
 /**
  * Reads the quantity of an update.
  *
- * @param name what messages call it
+ * @param name in messages
  * @throws ApiError invalid_request
  */
 export function readJsonQuantity({ quantity }: Members, name: string): number {

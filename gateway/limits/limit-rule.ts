@@ -113,7 +113,7 @@ export interface ChargeAnswer {
  * The total is the largest of three numbers, each of which lacks something after a loss of data. `newSum` lacks the
  * gateways that have not spoken since. `others + known` is what this gateway last heard of the others, with its own.
  * `highest` has what any gateway has told, also one that is gone, but not what this one admitted in no call: `alone` is
- * added. Nothing else is: `highest` may have it, as a charge whose answer was lost may be known to another gateway.
+ * added. Nothing else is, because `highest` may include it: another gateway may know of a charge whose answer was lost.
  *
  * @param indexes of the windows that run now
  */

@@ -5,7 +5,7 @@ import type { Decision, Limiter, Window, WindowState, WindowsNow } from "./windo
 
 export interface MemoryWindowsOptions {
   /**
-   * Accounts that are remembered, at 300 bytes each; with more, the one whose longest count began first is forgotten.
+   * Accounts that are remembered, at 300 bytes each; with more, the one whose day began first is forgotten.
    */
   readonly maxAccounts: number;
   /** Gateways that share the limits. */
@@ -128,7 +128,7 @@ export class MemoryWindows implements Limiter {
     }
   }
 
-  /** Moves an account to the end of the order in which accounts are forgotten: its longest count has just begun. */
+  /** Moves an account to the end of the order in which accounts are forgotten: its count of the day has just begun. */
   #keepLonger(counts: AccountCounts): void {
     if (this.#accounts.get(counts.id) !== counts) return; // it has been forgotten while Redis was asked
     this.#accounts.delete(counts.id);
@@ -154,7 +154,7 @@ export class MemoryWindows implements Limiter {
     this.#redisStartMs = redisNowMs - sentAtMs;
   }
 
-  /** Milliseconds since some moment. A clock that is set does not change it, so it begins no window again. */
+  /** Milliseconds since some moment. Setting a clock does not change them, so it begins no window again. */
   elapsedMs(): number {
     return this.#options.elapsed();
   }

@@ -12,7 +12,7 @@ export interface Window {
    * clients tell an account's windows apart by their names.
    */
   readonly name: string;
-  /** Its length. An account's counts take theirs from `lengthsMs`, by the window's index. */
+  /** Its length. An account's counts take theirs from `lengthsMs`, by the window's place. */
   readonly seconds: number;
   /** Requests that it admits. */
   readonly limit: number;

@@ -5,7 +5,7 @@ interface Entry {
   readonly key: string;
   readonly value: string;
   readonly description: string;
-  /** Optional parameters come switched off, because an invented value is refused: all but an Idempotency-Key. */
+  /** Optional parameters but an Idempotency-Key come switched off, because an invented value is refused. */
   readonly disabled: boolean;
 }
 

@@ -31,8 +31,8 @@ interface Schema {
 }
 
 /**
- * The members of a body, each followed by those within it. A `oneOf` gives the members of all its alternatives: one is
- * required when every alternative requires it.
+ * The members of a body, each followed by those within it. A `oneOf` gives the members of all its alternatives: a
+ * member is required where all require it.
  */
 export function fieldsOf(document: ShownDocument, node: unknown, prefix = ""): Field[] {
   const schema = resolve(document, node) as Schema | undefined;
@@ -57,7 +57,7 @@ export function parameterField(document: ShownDocument, parameter: Parameter): F
 const ofAllAnswers = /RateLimit|^X-Request-Id$/;
 const ofAllErrors = /^(Cache-Control|Link)$/;
 
-/** The headers of an answer without those of all answers or all errors, which sections of the description name. */
+/** The headers of an answer but for those of all answers or all errors: the description has these in sections. */
 export function headerFields({ status, headers }: ShownAnswer): Field[] {
   const isError = Number(status) >= 400;
   const own = headers.filter(({ name }) => !ofAllAnswers.test(name) && !(isError && ofAllErrors.test(name)));

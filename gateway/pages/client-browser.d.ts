@@ -255,7 +255,7 @@ export interface InventoryEntry extends InventoryItem {
     /** For `ifMatch`; empty where a proxy removes the `ETag`. */
     readonly etag: string;
 }
-/** The entry after an update; `replayed` where an earlier one with the same key had made it. */
+/** The entry after an update; `replayed` where an earlier request with the key had made that. */
 export interface UpdatedEntry extends InventoryEntry {
     readonly replayed?: boolean;
 }

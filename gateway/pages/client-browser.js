@@ -22,7 +22,7 @@ function readRetryAfterMs(headers) {
     return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), maxToldMs);
 }
 /**
- * Whether an error tells windows other than the account's, which always include `day`: those of the address, or of a
+ * Whether an error tells windows other than the account's (which always include `day`): those of the address, or of a
  * limit beside the account's windows, such as that of updates with a key.
  */
 function tellsOthers(headers) {
@@ -224,7 +224,7 @@ class Windows {
         this.#underWay.add(number);
         return number;
     }
-    /** As `sent`, for a request that no limit counts. */
+    /** As `sent`, for a request that the account's windows do not count. */
     sentUncharged() {
         this.#count += 1;
         return this.#count;
@@ -296,8 +296,8 @@ class Pace {
      * Resolves when the request may leave, with its number for `learn` or `lose` at the end of its attempt.
      *
      * @throws InventoryApiError `api_key_banned` during a ban, and for an impatient request `rate_limit_exceeded` when a
-     * spent window ends only after two minutes, but for one a minute while more than a minute is left; the reason of
-     * `signal` once that is aborted
+     * spent window ends only after two minutes. While either lasts over a minute, one request a minute still leaves. Once
+     * `signal` is aborted, its reason
      */
     turn(isPatient, signal) {
         return new Promise((resolve, reject) => {
@@ -320,7 +320,7 @@ class Pace {
             this.#next();
         });
     }
-    /** Counts a request that no limit counts, and that waits for none. @returns its number, for `learn` */
+    /** Counts a request that the account's windows do not, and that waits for none. @returns its number, for `learn` */
     uncharged() {
         return this.#windows.sentUncharged();
     }

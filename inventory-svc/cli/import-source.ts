@@ -13,7 +13,7 @@ import { createProgress } from "./progress.ts";
 /** The bad lines of a file that are printed. All further ones are only counted. */
 const maxPrinted = 20;
 
-/** A regular file to import, and what messages call it. */
+/** A regular file to import, and its name in messages. */
 export interface Source {
   readonly path: string;
   readonly name: string;

@@ -58,7 +58,7 @@ export function unary<Req, Res>(
 }
 
 /**
- * Makes a handler of an async generator, which is asked for the next message only when the caller has read the others.
+ * Makes a handler of an async generator, which is asked for the next message once the one before is on its way.
  *
  * @param handle gets `gone`, which is aborted when the caller leaves
  */

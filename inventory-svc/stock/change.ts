@@ -61,7 +61,7 @@ export type Actor =
 /** Where changes come from, for the ledger. */
 export interface Origin {
   readonly actor: Actor;
-  /** The id of the request that it began with, by which its caller finds it in other logs. */
+  /** The id of the request they began with, by which their caller finds them in other logs. */
   readonly originRequestId?: string | undefined;
 }
 

@@ -204,7 +204,7 @@ export class WriteStatements {
     return slicesOf(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toEntryRow)));
   }
 
-  /** Reads the records of changes that happen once, and the lowest id of the ledger. @returns none without ids */
+  /** Reads the records of these once ids, and the lowest id of the ledger. @returns no statement without once ids */
   recordsAndLowestId(ids: ReadonlySet<string>): Statement[] {
     const rows = Array.from(ids, (once_id) => ({ once_id }));
     return rows.length === 0 ? [] : [this.#records.for(rows), this.#lowestId];

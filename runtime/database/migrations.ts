@@ -50,7 +50,7 @@ export async function migrateDatabase(
 
 /**
  * Brings the schema of an existing database up to date for a command that works on it. One that has all steps already
- * stays as it is and nothing is written. So commands that only read work on a full disk. And after a roll-back of the
+ * stays as it is and nothing is written. So read-only commands work on a full disk. And after a roll-back of the
  * code the commands of the previous version work with the later schema, as its services do.
  */
 export async function updateSchema(url: string, schema: string, migrations: readonly Migration[]): Promise<void> {

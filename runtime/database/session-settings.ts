@@ -2,12 +2,12 @@
 
 /** The settings of every connection to MySQL: all that the statements rely on, whatever the server's defaults. */
 export function sessionSettings(silenceTimeoutMs: number): string {
-  // A wait for a lock ends with an error that can be retried, and before a silence timeout of more than a second.
+  // A wait for a lock ends with an error that can be retried, and sooner than a silence timeout of over a second.
   const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));
   // A live process sends a ping after a quarter of this time.
   const silenceSeconds = Math.ceil((2 * silenceTimeoutMs) / 1_000);
   const settings = [
-    // A statement outside of a transaction is durable at its end, and COMMIT ends a transaction without a next one.
+    // A statement outside of a transaction is durable at its end, and COMMIT begins no other transaction.
     "autocommit = 1",
     "completion_type = NO_CHAIN",
     `innodb_lock_wait_timeout = ${lockWaitSeconds}`,

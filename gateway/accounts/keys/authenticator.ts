@@ -18,8 +18,8 @@ export interface AuthenticatorOptions {
 }
 
 /**
- * How long a look-up is used. A revocation has to hold within 10 s: for a request that takes the other 2 s, the key is
- * looked up again (`hasWaited` in request-context.ts).
+ * How long a look-up is used. A revocation has to hold within 10 s, so a request that takes over 2 s has its key looked
+ * up again (`hasWaited` in request-context.ts).
  */
 export const lookUpMaxAgeMs = 8_000;
 

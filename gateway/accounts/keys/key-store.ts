@@ -20,7 +20,7 @@ export interface KeyStore {
    * @throws UnusablePlanError, or the error of the database
    */
   findByHash(keyHash: Buffer): Promise<Principal | null | undefined>;
-  /** Counts the working keys of each pepper, which its fingerprint names. */
+  /** Counts the working keys of each pepper, by the pepper's fingerprint. */
   keysByPepper(): Promise<ReadonlyMap<string, number>>;
   /** The latest ban of a family of keys, running or over; undefined without one, or when an operator lifted it. */
   lastBan(familyId: string): Promise<Ban | undefined>;

@@ -35,7 +35,7 @@ const maxReads = 3;
 export interface UsageSeries {
   /** Those with requests, in no order. */
   readonly steps: readonly UseStep[];
-  /** Requests to deprecated operations, by whole days. */
+  /** Requests to deprecated operations, the sum of whole days. */
   readonly deprecated: number;
 }
 

@@ -14,7 +14,7 @@ export interface UsageStore {
   forgetMinutesBefore(ms: number): Promise<void>;
   /** Sums up the minutes of an account by steps. @throws the error of the database */
   readSteps(range: UseRange): Promise<UseStep[]>;
-  /** The requests of an account to deprecated operations, by whole days. @throws the error of the database */
+  /** The deprecated requests of an account, the sum of whole days. @throws the error of the database */
   readDeprecatedUse(range: Pick<UseRange, "accountId" | "fromMs">): Promise<number>;
 }
 

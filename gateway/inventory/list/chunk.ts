@@ -17,7 +17,7 @@ export interface Chunk {
   readonly firstRemoval: bigint;
   /** How many are not removed. */
   readonly liveCount: number;
-  /** Where each entry's JSON begins, and at the end where the last one ends. */
+  /** Where each entry's JSON begins; last, where that of the last one ends. */
   readonly offsets: Uint32Array<ArrayBuffer>;
   /** Each entry with a comma before it. */
   readonly json: Buffer;

@@ -346,7 +346,7 @@ export interface ChangeGroup {
     | undefined;
   /** One refusal refuses all: the others have the reason GROUP_REFUSED. */
   allOrNothing: boolean;
-  /** The account that the caller makes the changes for, and its key, for the ledger; by default the caller itself. */
+  /** The account that the caller makes the changes for, and its API key, for the ledger; by default the caller itself. */
   account?: string | undefined;
   keyId?:
     | string
@@ -361,8 +361,8 @@ export interface IdempotencyKey {
   /** 1 to 64 of A-Z a-z 0-9 _ . : - */
   key: string;
   /**
-   * Tells a repeat from another request with the same key: equal for repeats. Up to 64 of A-Z a-z 0-9 _ . : - and by
-   * default made of each change, or of all changes together where they are all or nothing.
+   * Tells a repeat from another request with the same key: equal for repeats, and by default made of each change, or of
+   * all together where they are all or nothing. Up to 64 of A-Z a-z 0-9 _ . : -
    */
   fingerprint: string;
 }
@@ -4547,8 +4547,8 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): CheckInventoryResponse => CheckInventoryResponse.decode(value),
   },
   /**
-   * What changes after a position, as it happens, until the caller leaves or the server stops. To begin, list the
-   * inventory and watch from its position. To continue after a break, watch from the position of the last message.
+   * What changes after a position, as it happens, until a reset, the caller leaves or the server stops. To begin, list
+   * the inventory and watch from its position. To continue after a break, watch from the position of the last message.
    * RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory: {
@@ -4734,8 +4734,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    */
   checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse>;
   /**
-   * What changes after a position, as it happens, until the caller leaves or the server stops. To begin, list the
-   * inventory and watch from its position. To continue after a break, watch from the position of the last message.
+   * What changes after a position, as it happens, until a reset, the caller leaves or the server stops. To begin, list
+   * the inventory and watch from its position. To continue after a break, watch from the position of the last message.
    * RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory: handleServerStreamingCall<WatchInventoryRequest, WatchInventoryResponse>;
@@ -4828,8 +4828,8 @@ export interface InventoryServiceClient extends Client {
     options?: Partial<CallOptions>,
   ): ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
   /**
-   * What changes after a position, as it happens, until the caller leaves or the server stops. To begin, list the
-   * inventory and watch from its position. To continue after a break, watch from the position of the last message.
+   * What changes after a position, as it happens, until a reset, the caller leaves or the server stops. To begin, list
+   * the inventory and watch from its position. To continue after a break, watch from the position of the last message.
    * RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory(
