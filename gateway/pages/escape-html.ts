@@ -1,4 +1,5 @@
 /** Escapes texts for the pages. */
+
 const escapes: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 
 /** Makes a text safe between tags and in a quoted attribute. */

@@ -19,7 +19,6 @@ export interface CallerWorld {
   readonly pets: number;
   readonly pauseMs: number;
   readonly hotShare: number;
-  readonly knownShare?: number;
   readonly timeoutMs: number;
   readonly keyedTimeoutMs: number;
   /** How long the look-up of a key may take. */

@@ -264,11 +264,11 @@ export class HttpCaller {
 
   /** Asks for updates of these entries. */
   #updates(petIds: readonly number[], more: Pick<AskedChange, "expected" | "reuses"> = {}): readonly AskedChange[] {
-    const { random, knownShare = 0.1 } = this.#world;
+    const { random } = this.#world;
     const asked = petIds.map((petId): AskedChange => {
       let number = nextNumber();
       if (number === more.reuses?.quantity) number = nextNumber(); // it would be a repeat
-      const mayKnow = !more.reuses && random.chance(knownShare); // mostly there is nothing to change then
+      const mayKnow = !more.reuses && random.chance(0.1); // mostly there is nothing to change then
       const known = mayKnow ? this.#quantities.get(petId) : undefined;
       const quantity = known ?? (random.chance(0.05) ? maxQuantity - number : number);
       const expected = random.chance(0.2) ? this.#knownRevision(petId) : undefined;

@@ -68,8 +68,6 @@ export interface Plan {
   readonly pauseMs: number;
   /** How often a caller takes the first entry and no other. */
   readonly hotShare: number;
-  /** How often a caller asks for the quantity that it knows; by default 0.1. */
-  readonly knownShare?: number;
   readonly maxConnectionAgeMs: number;
   /** The most that a message takes, as a rule. */
   readonly latencyMs: number;
@@ -203,13 +201,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       });
       const dense = { services: 2, latencyMs: 0.6, pauseMs: 20 * callers, hotShare: 0.8, silenceMs: 1_000 };
       const timeoutMs = isOther ? 2_000 : 300;
-      return {
-        ...dense,
-        endMs: 7_000,
-        timeoutMs,
-        knownShare: isOther ? 0.7 : 0.1,
-        faults: [{ ...overlap, which: 3 }, ...late],
-      };
+      return { ...dense, endMs: 7_000, timeoutMs, faults: [{ ...overlap, which: 3 }, ...late] };
     }
     default:
       return {};

@@ -225,7 +225,7 @@ class System {
     };
   }
 
-  /** Does something when a transaction has been committed and its caller has not heard of it; at the latest then. */
+  /** Does something within the next COMMIT, before its caller hears of it; without one, at the end of this time. */
   #inCommit(work: () => void, withinMs: number): Promise<void> {
     return new Promise((resolve) => {
       const once = () => {
