@@ -81,8 +81,11 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
   const quiet = Array.from({ length: quietCallers }, newCaller);
   const admitted = new Map([caller, ...quiet].map((id) => [id, 0]));
   let refused = 0;
+  let underWay = 0;
   const ask = async ({ limiter }: Gateway, id: string) => {
+    underWay += 1;
     const decision = await limiter.charge(id, windows);
+    underWay -= 1;
     if (decision.admitted) admitted.set(id, admitted.get(id)! + 1);
     else if (id === caller) refused += 1;
     return decision;
@@ -95,7 +98,9 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
   }, 10);
   stack.defer(async () => clearInterval(timer));
   await until(() => admitted.get(caller)! >= limit / 3, { everyMs: 1 });
-  const left = limit - admitted.get(caller)!;
+  // Each gateway shares out what it knows to be left. It knows of no charge whose answer is still under way.
+  const left = limit - Math.min(...gateways.map((gateway) => totalKnownTo(gateway, caller)));
+  const bound = limit + (gatewayCount - 1) * Math.ceil(left / gatewayCount) + underWay;
   const startedMs = performance.now();
   await fault.run(deployment);
   await until(() => isExact(gateways), { withinMs: 20_000, everyMs: 50 });
@@ -111,7 +116,7 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
   await until(isRight, { withinMs: 10_000, everyMs: 50 });
   return {
     admitted: admitted.get(caller)!,
-    bound: limit + (gatewayCount - 1) * Math.ceil(left / gatewayCount),
+    bound,
     quietAdmitted: quiet.map((id) => admitted.get(id)!).join(),
     backMs,
   };
@@ -119,9 +124,15 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
 
 /** Requests that Redis counts as admitted: its total, without what is charged to a gateway that did not admit it. */
 function countOf(gateways: readonly Gateway[], id: string): number {
+  const total = Math.max(...gateways.map((gateway) => totalKnownTo(gateway, id)));
   const counts = gateways.map(({ memory }) => memory.countsOf(id).minute);
-  const total = Math.max(...counts.map(({ synced, others }) => synced + others));
   return counts.reduce((sum, { own, synced }) => sum + own - synced, total);
+}
+
+/** The total of Redis, as the gateway last heard of it. */
+function totalKnownTo({ memory }: Gateway, id: string): number {
+  const { synced, others } = memory.countsOf(id).minute;
+  return synced + others;
 }
 
 interface Gateway extends SharedState {
