@@ -106,10 +106,14 @@ function tryHtml({ operationId: id, method, path, parameters, requestBody }: Pla
   const example = json(body?.example);
   const bodyField = `<label for="${id}-body">Body</label>
 <textarea id="${id}-body" rows="${Math.min(14, example.split("\n").length)}" spellcheck="false" data-type="${type}">${escapeHtml(example)}</textarea>`;
+  const fieldOf = (parameter: Parameter) => field(id, parameter);
+  const isFolded = ({ in: place, required }: Parameter) => place === "header" && !required;
+  const [shown, folded] = [parameters.filter((one) => !isFolded(one)), parameters.filter(isFolded)];
   return `<details class="panel try"><summary>Try it</summary>
 <form data-method="${method}" data-path="${escapeHtml(path)}">
-${parameters.map((parameter) => field(id, parameter)).join("\n")}
+${shown.map(fieldOf).join("\n")}
 ${requestBody ? bodyField : ""}
+${folded.length > 0 ? `<details><summary>Optional headers</summary>${folded.map(fieldOf).join("\n")}</details>` : ""}
 ${method === "GET" ? "" : '<p class="caution">This changes the real stock.</p>'}
 <button class="send">Send ${method} ${escapeHtml(path)}</button>
 <div role="status"></div>

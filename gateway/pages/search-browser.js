@@ -73,9 +73,11 @@ export function enableSearch(headings) {
     const shown = words.length === 0 ? [] : hits.sort((a, b) => inHeading(b) - inHeading(a)).slice(0, 8);
     const rows = shown.map(({ id, title, text }) => {
       const at = Math.max(0, text.lastIndexOf(" ", text.toLowerCase().indexOf(words[0]) - 30));
-      const link = make("a", { href: `#${id}`, textContent: title });
       const end = `${text} `.lastIndexOf(" ", at + 90);
-      link.append(make("small", { textContent: `… ${text.slice(at, end)} …` }));
+      const link = make("a", { href: `#${id}` });
+      const excerpt = make("small", {});
+      excerpt.append(...marked(`… ${text.slice(at, end)} …`, words));
+      link.append(...marked(title, words), excerpt);
       const row = make("li", {});
       row.append(link);
       return row;
@@ -85,6 +87,13 @@ export function enableSearch(headings) {
     element("found").replaceChildren(...rows);
     element("found").hidden = rows.length === 0;
   }
+}
+
+/** The text with each of the words marked that it has. */
+function marked(text, words) {
+  const escaped = words.map((word) => word.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"));
+  const anyWord = new RegExp(`(${escaped.join("|")})`, "i");
+  return text.split(anyWord).map((part, i) => (i % 2 === 0 ? part : make("mark", { textContent: part })));
 }
 
 function readPart(title) {

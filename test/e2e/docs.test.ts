@@ -124,6 +124,7 @@ test("a search finds parts by words of their text, and Enter goes to the first",
   await page.keyboard.press("/");
   await page.keyboard.type("kept sending banned");
   expect(await page.locator("#found a").first().textContent()).toContain("api_key_banned");
+  expect(await page.locator("#found a").first().locator("mark").allTextContents()).toContain("sending");
   await page.keyboard.press("Enter");
   expect(new URL(page.url()).hash).toBe("#api_key_banned");
   expect(await page.locator("#found").isVisible()).toBe(false);
@@ -179,7 +180,9 @@ test.each([
 ])("a search finds errors by their status, and parts by the words that developers use: %s", async (words, titles) => {
   const { page } = await open("/docs/");
   await page.getByLabel("Search the documentation").fill(words);
-  const shown = await page.evaluate("[...document.querySelectorAll('#found a')].map((link) => link.firstChild.data)");
+  const shown = await page.evaluate(
+    "[...document.querySelectorAll('#found a')].map((link) => link.textContent.split('…')[0])",
+  );
   expect((shown as string[]).slice(0, titles.length).sort()).toEqual([...titles].sort());
 });
 
@@ -274,6 +277,19 @@ test("a request from the page carries the key, and its petId is exact in both di
   expect(JSON.parse(text)).toMatchObject({ quantity: 12, authorization: "Bearer ps_test_key", ifMatch: null });
   expect(await form.getByRole("status").textContent()).toMatch(/^200 OK, \d+ ms/);
   expect(faults).toEqual([]);
+});
+
+test("an optional header is folded away, and goes into the request when it is filled in", async () => {
+  const { page } = await open("/docs/");
+  await giveKey(page);
+  const form = await openForm(page, "PATCH", "/inventory/{petId}");
+  expect(await form.getByLabel("If-Match").isVisible()).toBe(false);
+  await form.getByText("Optional headers").click();
+  await form.getByLabel("If-Match").fill('"4f2c9a01-7"');
+  await form.getByRole("button", { name: "Send" }).click();
+  const body = form.getByLabel("Body of the response", { exact: true });
+  await body.waitFor();
+  expect(JSON.parse(String(await body.textContent()))).toMatchObject({ ifMatch: '"4f2c9a01-7"' });
 });
 
 test("a refused request leads to the section of its code, and a 304 is no fault", async () => {
@@ -459,7 +475,7 @@ async function giveKey(page: Page): Promise<void> {
 /** Opens the form of an operation. */
 async function openForm(page: Page, method: string, path: string): Promise<Locator> {
   const form = page.locator(`form[data-method=${method}][data-path="${path}"]`);
-  await page.locator("details.try").filter({ has: form }).locator("summary").click();
+  await page.locator("details.try").filter({ has: form }).locator("> summary").click();
   return form;
 }
 
