@@ -3,6 +3,7 @@ import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
 import type { ListedItem, Position } from "../../proto/pet.ts";
 import { isRetryable } from "../../runtime/database/database-errors.ts";
+import { refuseWrongServer, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { lostServerInUse } from "../../runtime/database/open.ts";
 import {
   clockMs,
@@ -91,6 +92,7 @@ async function tryWrite(
   const transaction = await Transaction.open(db);
   try {
     const state = await lockAndRead(
+      db,
       transaction,
       statements,
       requests.flatMap(({ group }) => group.changes),
@@ -115,8 +117,9 @@ async function tryWrite(
   }
 }
 
-/** Takes the lock, and reads what the changes meet. */
+/** Takes the lock on the server that takes the writes, and reads what the changes meet. */
 async function lockAndRead(
+  db: Knex,
   transaction: Transaction,
   statements: WriteStatements,
   changes: readonly Change[],
@@ -125,11 +128,12 @@ async function lockAndRead(
     statements.lockHead,
     statements.entries(new Set(changes.map((change) => change.petId))),
     ...statements.recordsAndLowestId(new Set(changes.flatMap((change) => change.once?.id ?? []))),
-  )) as [Position[], EntryRow[], OnceRow[]?, { id: bigint | null }[]?];
-  const [head] = heads;
+  )) as [(Position & ServerRow)[], EntryRow[], OnceRow[]?, { id: bigint | null }[]?];
+  const [head] = refuseWrongServer(db, heads);
   if (!head) throw noHead();
   return {
-    ...head,
+    epoch: head.epoch,
+    revision: head.revision,
     rows: rows.map(fromEntryRow),
     records: records.map(fromOnceRow),
     lowestId: lowest?.id && lowest.id < 0n ? lowest.id : 0n,
@@ -175,7 +179,7 @@ export class WriteStatements {
   constructor(db: Knex, keepsHistory: boolean) {
     this.#keepsHistory = keepsHistory;
     const head = () => db("stock_head").where("id", db.raw("1"));
-    this.lockHead = statementOf(head().select("epoch", "revision").forUpdate());
+    this.lockHead = statementOf(head().select(serverColumns(db), "epoch", "revision").forUpdate());
     this.#advanceHead = statementOf(head().update({ revision: 0, writes: db.raw("writes + 1") }));
     this.#entries = selectBy(db, "pet_id", "stock", entryColumns);
     this.#setEntries = new RowsStatement(entryColumns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());

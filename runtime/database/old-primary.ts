@@ -66,7 +66,13 @@ export async function readCurrent<Row extends ServerRow>(
   }
 }
 
-function refuseWrongServer<Row extends ServerRow>(db: Knex, rows: readonly Row[]): readonly Row[] {
+/**
+ * Takes rows with `serverColumns` from the server that takes the writes alone. After another one no open connection is
+ * used again.
+ *
+ * @throws ReadOnlyServerError, SplitReadError
+ */
+export function refuseWrongServer<Row extends ServerRow>(db: Knex, rows: readonly Row[]): readonly Row[] {
   const isSplit = rows.some((row) => !isOn(row.same_server));
   const isReadOnly = rows.some((row) => isOn(row.server_read_only) || isOn(row.engine_read_only));
   if (!isSplit && !isReadOnly) return rows;

@@ -72,6 +72,19 @@ describe("an old primary", () => {
     },
   );
 
+  test("a write leaves a server that became read-only and is behind what the process knows", async () => {
+    const store = new StockStore(db);
+    await store.write([{ kind: "put", petId: 3n, quantity: 5, status: "available" }]);
+    await setReadOnly(1);
+    await operator.query("UPDATE stock_head SET revision = revision - 1");
+    const late = store.write([{ kind: "put", petId: 3n, quantity: 6, status: "available" }]);
+    await expect(late).rejects.toThrow(StockUnavailableError);
+    await operator.query("UPDATE stock_head SET revision = revision + 1");
+    await setReadOnly(0);
+    await store.write([{ kind: "put", petId: 3n, quantity: 7, status: "available" }]);
+    expect((await store.get(3n))?.quantity).toBe(7);
+  });
+
   test("a server that became read-only is refused when a connection opens, with what mends it", async () => {
     await setReadOnly(1);
     const replica = openDatabase(url);

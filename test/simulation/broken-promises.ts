@@ -91,8 +91,8 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 1,
     what: "the head is read without a lock",
     file: "inventory-svc/stock/write.ts",
-    find: 'head().select("epoch", "revision").forUpdate()',
-    replace: 'head().select("epoch", "revision")',
+    find: 'head().select(serverColumns(db), "epoch", "revision").forUpdate()',
+    replace: 'head().select(serverColumns(db), "epoch", "revision")',
   },
   {
     promise: 1,

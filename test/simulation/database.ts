@@ -347,10 +347,8 @@ class Session {
     const table = /^(?:update|insert into|insert ignore into|delete from) `?(\w+)/i.exec(sql)?.[1];
     const locked = table ?? (/ for update$/i.test(sql) ? /from `?(\w+)/i.exec(sql)![1]! : undefined);
     if (locked !== undefined) {
-      if (server.isReadOnly && table) {
-        meet("a write to an old primary");
-        throw readOnly;
-      }
+      if (server.isReadOnly) meet("a lock on an old primary");
+      if (server.isReadOnly && table) throw readOnly;
       if (!(await server.lock(locked, this, this.#lockTimeoutMs))) throw lockWaitTimeout;
       if (this.#isOver) {
         server.unlock(this); // the session ended while it waited

@@ -29,7 +29,7 @@ const expectedEvents = [
   "a transaction that another server has undone",
   "a session lost before COMMIT",
   "a session lost after COMMIT",
-  "a write to an old primary",
+  "a lock on an old primary",
   "a read of an old primary",
   "a call that a leaving service refused",
   "a question after the end of its stream",
