@@ -24,7 +24,7 @@ const deps: OperationDeps = {
     updatesUnknown: 0,
     close: unused,
   },
-  list: { readFresh: unused, changesSince: unused },
+  list: { readFresh: unused, gzipOf: unused, changesSince: unused },
   pinnedBodies: new PinnedBodies(0),
   longPolls: { holdUntilChange: unused },
   admission: { isKeyKnownGood: unused, reverifyCaller: unused, reverifyKey: unused },

@@ -1,14 +1,13 @@
 import { gunzipSync } from "node:zlib";
 import fc from "fast-check";
 import { PlainStock } from "../../../test/support/plain-stock.ts";
-import { pageOf } from "./page.ts";
-import type { Body, Snapshot } from "./snapshot.ts";
+import { type ListPage, pageOf } from "./page.ts";
+import type { Body } from "./snapshot.ts";
 import { StockList } from "./stock-list.ts";
 
 const bytesOf = ({ pieces, text }: Body) => (pieces.length > 0 ? Buffer.concat(pieces) : Buffer.from(text!));
-type Entries = Pick<Snapshot, "plain" | "gzip">;
-const textOf = (entries: Entries) => bytesOf(entries.plain()).toString();
-const unzipped = async (entries: Entries) => gunzipSync(bytesOf(await entries.gzip())).toString();
+const textOf = (page: Pick<ListPage, "plain">) => bytesOf(page.plain()).toString();
+const unzipped = async (page: ListPage) => gunzipSync(bytesOf(await page.gzip())).toString();
 
 test("a page has the entries after its petId up to its limit, and says whether more follow", async () => {
   const petId = fc.oneof(fc.bigInt({ min: -5n, max: 1_500n }), fc.constantFrom(2n ** 63n - 1n, -(2n ** 63n)));

@@ -40,7 +40,7 @@ export class Snapshot {
   readonly gzipEtag: string;
   readonly #segments: readonly Segment[];
   #plain: Body | undefined;
-  #gzip: Promise<Body> | undefined;
+  #gzip: Body | undefined;
 
   /** @param previous an earlier state of the same list; what did not change since is used again */
   constructor(epoch: string, revision: bigint, chunks: readonly Chunk[], previous?: Snapshot) {
@@ -60,17 +60,21 @@ export class Snapshot {
     return this.#plain;
   }
 
-  /** The JSON array as gzip. */
-  gzip(): Promise<Body> {
-    this.#gzip ??= this.#deflated();
+  /** The JSON array as gzip; undefined until `deflate` has made it. */
+  get gzip(): Body | undefined {
     return this.#gzip;
   }
 
-  async #deflated(): Promise<Body> {
+  /** Makes `gzip`. @param onPart called after each part of the work */
+  async deflate(onPart: () => void): Promise<Body> {
     const blocks: DeflatedBlock[] = [];
     // One after the other, because zlib takes 256 KiB for each chunk that it works on or will work on.
-    for (const segment of this.#segments) blocks.push(await segment.deflated());
-    return bodyOf(joinGzip([...(blocks.length === 0 ? [openBracketBlock] : blocks), closeBracketBlock]));
+    for (const segment of this.#segments) {
+      blocks.push(await segment.deflated());
+      onPart();
+    }
+    this.#gzip = bodyOf(joinGzip([...(blocks.length === 0 ? [openBracketBlock] : blocks), closeBracketBlock]));
+    return this.#gzip;
   }
 
   #pieces(): readonly Buffer[] {

@@ -23,7 +23,7 @@ const text = ({ pieces, length }: Body): string => {
 };
 
 const unzipped = async (snapshot: Snapshot): Promise<string> => {
-  const { pieces, length } = await snapshot.gzip();
+  const { pieces, length } = await snapshot.deflate(() => {});
   const bytes = Buffer.concat(pieces);
   expect(bytes.length).toBe(length);
   return gunzipSync(bytes).toString();
@@ -101,13 +101,32 @@ describe("StockList", () => {
     const after = await list.readFresh();
     for (const [was, is] of [
       [before.plain(), after.plain()],
-      [await before.gzip(), await after.gzip()],
+      [await before.deflate(() => {}), await after.deflate(() => {})],
     ] as const) {
       expect(is.pieces.length).toBeLessThan(20);
       const shared = is.pieces.filter((piece) => piece.length > 100 && was.pieces.includes(piece));
       const large = is.pieces.filter((piece) => piece.length > 100);
       expect(shared).toHaveLength(large.length - 1);
     }
+  });
+
+  test("however many states of the list are wanted as gzip, two of them are compressed", async () => {
+    const stock = new Stock();
+    for (let i = 0n; i < 5_000n; i++) stock.set(i, 1);
+    const list = new StockList(stock, timeoutMs);
+    const wanted: Promise<{ etag: string; body: Body }>[] = [];
+    let latest: Snapshot | undefined;
+    for (let quantity = 2; quantity < 12; quantity++) {
+      stock.set(9n, quantity);
+      latest = await list.readFresh();
+      wanted.push(list.gzipOf(latest));
+    }
+    const [first, ...others] = await Promise.all(wanted);
+    expect(new Set(others).size).toBe(1);
+    expect(others[0]!.etag).toBe(latest!.gzipEtag);
+    expect(first!.etag).not.toBe(latest!.gzipEtag);
+    expect(gunzipSync(Buffer.concat(others[0]!.body.pieces)).toString()).toBe(stock.json());
+    expect((await list.gzipOf(latest!)).body).toBe(others[0]!.body);
   });
 
   test("a list of many megabytes is sent from the chunks themselves, without a second copy", async () => {

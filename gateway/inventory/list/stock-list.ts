@@ -19,6 +19,12 @@ export interface ListTag {
   readonly revision: bigint;
 }
 
+/** The whole list as gzip. */
+export interface GzipList {
+  readonly etag: string;
+  readonly body: Body;
+}
+
 /**
  * Keeps the list as JSON that is ready to be sent, and brings it up to date at every read for the price of what
  * changed.
@@ -32,6 +38,8 @@ export interface ListTag {
 export class StockList {
   readonly #source: StockSource;
   readonly #checks: SharedRead<Snapshot>;
+  /** One snapshot is deflated at a time: each change makes another one, and a deflation keeps its own alive. */
+  readonly #deflations: SharedRead<GzipList>;
   #snapshot: Snapshot | undefined;
   /** The load that is under way while there is no snapshot. */
   #load = new Load();
@@ -50,10 +58,13 @@ export class StockList {
   /** @param timeoutMs the longest wait of a read, from its arrival or from the latest part of a long answer */
   constructor(source: StockSource, timeoutMs: number) {
     this.#source = source;
-    const lateError = () => new ApiError("timeout", { cause: new Error(lateCheck) });
+    const patience = (late: string) => {
+      return { timeoutMs, lateError: () => new ApiError("timeout", { cause: new Error(late) }) };
+    };
     this.#shortDifferences = new ServingQueue(timeoutMs);
     this.#longDifferences = new ServingQueue(timeoutMs);
-    this.#checks = new SharedRead(() => this.#check(), { timeoutMs, lateError });
+    this.#checks = new SharedRead(() => this.#check(), patience(lateCheck));
+    this.#deflations = new SharedRead(() => this.#deflate(), patience("the list was not compressed in time"));
   }
 
   /** The list as the latest check left it, and when that was; undefined before the first one. For metrics. */
@@ -78,6 +89,17 @@ export class StockList {
    */
   readFresh(arrivedMs?: number): Promise<Snapshot> {
     return this.#checks.next(arrivedMs);
+  }
+
+  /** The list as gzip, at least as new as a snapshot that was just read. @throws ApiError timeout */
+  gzipOf({ gzip, gzipEtag }: Snapshot): Promise<GzipList> {
+    return gzip ? Promise.resolve({ etag: gzipEtag, body: gzip }) : this.#deflations.next();
+  }
+
+  async #deflate(): Promise<GzipList> {
+    const snapshot = this.#snapshot ?? (await this.readFresh()); // after a reset there is no list
+    const body = snapshot.gzip ?? (await snapshot.deflate(() => this.#deflations.progress()));
+    return { etag: snapshot.gzipEtag, body };
   }
 
   /**

@@ -17,13 +17,13 @@ import { type ListSelection, readListSelection, readSince } from "./read-query.t
 import { pinBody, type SendBodyOptions, sendBody } from "./send-body.ts";
 
 export interface ListInventoryOptions extends SendBodyOptions {
-  readonly list: Pick<StockList, "readFresh">;
+  readonly list: Pick<StockList, "readFresh" | "gzipOf">;
   /** Looks again at the key of a request that had to wait. */
   readonly admission: Pick<Admission, "reverifyCaller">;
 }
 
 export interface ReadInventoryOptions extends ListInventoryOptions {
-  readonly list: Pick<StockList, "readFresh" | "changesSince">;
+  readonly list: Pick<StockList, "readFresh" | "gzipOf" | "changesSince">;
   /** Holds the requests that prefer to wait. */
   readonly longPolls: Pick<LongPolls, "holdUntilChange">;
 }
@@ -34,7 +34,7 @@ export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }:
     const selection = readListSelection(request);
     // No variable here holds the snapshot: an async function keeps its variables while a slow reader reads, and the
     // snapshot is ten times the size of its gzip body.
-    const answer = currentList(response, list).then((snapshot) => listFor(request, snapshot, selection));
+    const answer = currentList(response, list).then((snapshot) => listFor(request, list, snapshot, selection));
     const { headers, body } = await reverifyAfter(answer, response, admission.reverifyCaller);
     if (body) await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
     else response.writeHead(304, headers).end();
@@ -47,25 +47,35 @@ interface ListAnswer {
   readonly body?: Body;
 }
 
+/** No async function, and no closure over the snapshot: either would keep the snapshot while its answer is compressed. */
 function listFor(
   request: Request,
+  list: Pick<StockList, "gzipOf">,
   snapshot: Snapshot,
   selection: ListSelection | undefined,
 ): ListAnswer | Promise<ListAnswer> {
   const isGzip = selection?.petIds === undefined && acceptsGzip(request);
-  const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
-  const headers = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
+  const headers = headersOf(isGzip ? snapshot.gzipEtag : snapshot.etag);
   // The tag of either coding names the same revision.
   if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) return { headers };
   if (selection?.petIds) return { headers, body: entriesOf(snapshot, selection.petIds) };
-  const page = selection && pageOf(snapshot, selection.range);
-  if (page?.last !== undefined) {
-    headers.push("Link", `<?limit=${selection!.range!.limit}&after=${page.last}>; rel="next"`);
+  if (!selection) {
+    if (!isGzip) return { headers, body: snapshot.plain() };
+    return list.gzipOf(snapshot).then(({ etag, body }) => ({ headers: [...headersOf(etag), ...gzipCoding], body }));
   }
-  const entries = page ?? snapshot;
-  if (!isGzip) return { headers, body: entries.plain() };
-  return entries.gzip().then((body) => ({ headers: [...headers, "Content-Encoding", "gzip"], body }));
+  const page = pageOf(snapshot, selection.range);
+  if (page.last !== undefined) {
+    headers.push("Link", `<?limit=${selection.range.limit}&after=${page.last}>; rel="next"`);
+  }
+  if (!isGzip) return { headers, body: page.plain() };
+  return page.gzip().then((body) => ({ headers: [...headers, ...gzipCoding], body }));
 }
+
+function headersOf(etag: string): string[] {
+  return ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
+}
+
+const gzipCoding = ["Content-Encoding", "gzip"];
 
 /** Renders the entries with these petIds that exist. */
 function entriesOf({ chunks }: Snapshot, petIds: readonly bigint[]): Body {
