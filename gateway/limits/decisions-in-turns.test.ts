@@ -35,7 +35,7 @@ function setUp(chargeWindows: typeof admitAll) {
     clearImmediate(counting);
     breaker.end();
   };
-  return { limiter, breaker, ask, close };
+  return { limiter, breaker, memory, ask, close };
 }
 
 test.each([
@@ -63,4 +63,19 @@ test("a breaker that opens while decisions are given out takes none back and cha
   close();
   expect(decisions).toEqual(Array(1_000).fill(true));
   expect(limiter.readLocal("acc_1", windows).states[0]).toMatchObject({ used: 1_000, remaining: 9_000 });
+});
+
+test("requests that waited behind a call without an answer count as admitted alone", async () => {
+  const called = Promise.withResolvers<void>();
+  const { breaker, memory, ask, close } = setUp(() => {
+    called.resolve();
+    return new Promise(() => {});
+  });
+  const first = ask("acc_1");
+  await called.promise;
+  const waiting = Array.from({ length: 10 }, () => ask("acc_1"));
+  breaker.open("acc_1", new Error("no answer"));
+  await Promise.all([first, ...waiting]);
+  close();
+  expect(memory.countsOf("acc_1").minute).toMatchObject({ own: 11, alone: 10 });
 });

@@ -151,6 +151,7 @@ export class RedisWindows implements Limiter {
   /** Decides all requests of these batches with one call of the script; without an answer they are decided alone. */
   async #call(batches: readonly AccountBatch[]): Promise<void> {
     const { memory, breaker, clockOffsetMs } = this.#options;
+    if (breaker.isOpen) return this.#decideAlone(batches); // it has opened while they waited for their call
     const reports = batches.map((batch) => reportOf(memory.nameOf(batch.counts), batch));
     const keysAndArguments = [
       ...batches.map(({ counts }) => keyPrefix + counts.id),
@@ -168,11 +169,14 @@ export class RedisWindows implements Limiter {
     };
     const sentAtMs = memory.elapsedMs();
     const answered = await breaker.run(keyPrefix + batches[0]!.counts.id, call).catch(() => undefined);
-    if (answered) memory.followClock(answered.nowMs, sentAtMs);
-    for (const [i, batch] of batches.entries()) {
-      if (answered) this.#decideByAnswer(batch, answered.nowMs, answered.answers[i]!);
-      else this.#decideAlone(batch);
+    if (answered) {
+      memory.followClock(answered.nowMs, sentAtMs);
+      for (const [i, batch] of batches.entries()) this.#decideByAnswer(batch, answered.nowMs, answered.answers[i]!);
+      return;
     }
+    this.#decideAlone(batches);
+    // Redis may have counted them, and other gateways may have heard of it.
+    for (const { counts } of batches) for (let w = 0; w < lengthsMs.length; w++) countIn(counts, w).alone = 0;
   }
 
   /** Decides the requests of an account, in the order in which they came. */
@@ -187,14 +191,11 @@ export class RedisWindows implements Limiter {
     }
   }
 
-  /** Decides requests whose call had no answer. */
-  #decideAlone({ counts, requests }: AccountBatch): void {
-    for (const { windows, cost, resolve } of requests) {
+  #decideAlone(batches: readonly AccountBatch[]): void {
+    for (const { counts, windows, cost, resolve } of batches.flatMap(({ requests }) => requests)) {
       const decision = this.#alone(counts, windows, cost);
       this.#decided.add(() => resolve(decision));
     }
-    // Redis may have counted them, and other gateways may have heard of it.
-    for (let w = 0; w < lengthsMs.length; w++) countIn(counts, w).alone = 0;
   }
 }
 
