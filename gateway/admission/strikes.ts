@@ -70,7 +70,8 @@ export class Strikes {
     const untilMs = nowMs + waitMs;
     // A wait that ends earlier is another one: a higher limit, or the return of Redis, has cut the one before short. A
     // difference below `underWayMs` is due to clocks.
-    if (nowMs >= entry.untilMs || untilMs < entry.untilMs - underWayMs) {
+    const isFirst = nowMs >= entry.untilMs || untilMs < entry.untilMs - underWayMs;
+    if (isFirst) {
       entry.toldAtMs = nowMs;
       entry.untilMs = untilMs;
     } else if (nowMs < entry.toldAtMs + underWayMs) {
@@ -78,7 +79,8 @@ export class Strikes {
     }
     addStrike(entry, nowMs);
     if (entry.total >= tooMany) void this.#handle(familyId);
-    if (share) {
+    // Each gateway gives a first 429, so those of many gateways would bring a ban for one burst.
+    if (share && !isFirst) {
       this.#unshared.set(familyId, (this.#unshared.get(familyId) ?? 0) + 1);
       this.#timer ??= setTimeout(() => void this.#share(share), strikeSlotMs);
     }
