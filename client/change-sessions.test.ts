@@ -151,7 +151,7 @@ test("a caller that is found to have left one turn later has nothing sent", asyn
   expect(streams.flatMap(({ questions }) => questions.flatMap(({ groups }) => groups.length))).toEqual([1, 1]);
 });
 
-test("the deadline that the service gets is never later than that of the caller", async () => {
+test("the deadline that the service gets is earlier than the caller's, by a clock that is 1 % slow", async () => {
   let acceptedMs = Number.NaN;
   const { submit, streams } = await open({
     onChanges: (stream) => {
@@ -163,7 +163,7 @@ test("the deadline that the service gets is never later than that of the caller"
   const endMs = performance.now() + 5_000;
   await submit(update(1n), 5_000);
   const deadlineMs = streams[0]!.questions[0]!.groups[0]!.deadlineMs;
-  expect(acceptedMs + deadlineMs).toBeLessThanOrEqual(endMs + 1);
+  expect(acceptedMs + deadlineMs / 0.99).toBeLessThanOrEqual(endMs + 1);
   expect(acceptedMs + deadlineMs).toBeGreaterThan(endMs - 1_000);
 });
 

@@ -187,10 +187,7 @@ export class ChangeSessions {
   }
 
   async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<void> {
-    // Rounded down: the service must give up before the caller does.
-    const groups = taken.map(({ request, endMs }) => {
-      return toWireGroup(request, Math.max(1, Math.floor(endMs - session.acceptedMs)));
-    });
+    const groups = taken.map(({ request, endMs }) => toWireGroup(request, session.deadlineMs(endMs)));
     const changes = taken.flatMap(({ request }) => request.changes);
     const read = ({ results }: ApplyChangesResponse) => {
       const outcomes = toOutcomes(changes, results);

@@ -5,6 +5,12 @@ import { InventoryError, notSent, type StatusName, toInventoryError, toRefusalOr
 /** After this time an answer is late: its service may be frozen, and what comes next goes over another session. */
 export const lateMs = 1_000;
 
+/**
+ * The rate of a service's clock that is still safe, as a share of that of this one: while NTP slews a clock, it runs at
+ * another rate.
+ */
+const slowestRate = 0.99;
+
 /** Statuses of a stream that no service will accept. */
 const lastingCodes: ReadonlySet<StatusName> = new Set(["UNIMPLEMENTED", "PERMISSION_DENIED", "UNAUTHENTICATED"]);
 
@@ -31,7 +37,7 @@ export class Session<Question, Message> {
    * When this client learned that the service has accepted the stream, by `performance.now()`. The service started its
    * clock earlier, when it sent the acceptance.
    */
-  readonly acceptedMs = performance.now();
+  readonly #acceptedMs = performance.now();
   #asked: Asked<Message> | undefined;
   #isOver = false;
 
@@ -40,6 +46,16 @@ export class Session<Question, Message> {
     stream.on("data", (message: Message) => this.#take(message));
     stream.on("error", (error: unknown) => this.#end(toRefusalOrLoss(error)));
     stream.on("end", () => this.#end(notSent("the service ended the stream")));
+  }
+
+  /**
+   * The time until which a question may be decided, as the service counts it: a little less than its caller waits.
+   *
+   * @param endMs when its caller gives up, by `performance.now()`
+   * @returns milliseconds since the service has accepted the stream, at least 1
+   */
+  deadlineMs(endMs: number): number {
+    return Math.max(1, Math.floor((endMs - this.#acceptedMs) * slowestRate));
   }
 
   /**
