@@ -151,7 +151,7 @@ test("a caller that is found to have left one turn later has nothing sent", asyn
   expect(streams.flatMap(({ questions }) => questions.flatMap(({ groups }) => groups.length))).toEqual([1, 1]);
 });
 
-test("the deadline that the service gets is earlier than the caller's, by a clock that is 1 % slow", async () => {
+test("by a clock that is 1 % slow, too, a service's deadline is earlier than that of the caller", async () => {
   let acceptedMs = Number.NaN;
   const { submit, streams } = await open({
     onChanges: (stream) => {

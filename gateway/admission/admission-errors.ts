@@ -10,7 +10,7 @@ export function overLimit(decision: Decision, { headers, ...options }: ApiErrorO
   });
 }
 
-/** The answer while the database of accounts and keys cannot be asked. */
+/** The answer while something that a request needs is away or taken, which may soon be over. */
 export function unavailable(cause: unknown): ApiError {
   return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
 }

@@ -228,9 +228,9 @@ export function refuseMisplaced(members: Members, path: string, precondition: "i
  */
 export function readJsonReason({ reason }: Members, name: string): string | undefined {
   if (reason === undefined) return undefined;
-  if (typeof reason === "string" && isReason(reason)) return reason;
-  const message = `${name} must be a string of 1 to ${maxReasonLength} characters without control characters.`;
-  throw new ApiError("invalid_request", { message });
+  if (typeof reason === "string" && isReason(reason) && !holdsKey(reason)) return reason;
+  const rule = `a string of 1 to ${maxReasonLength} characters without control characters, and hold no API key`;
+  throw new ApiError("invalid_request", { message: `${name} must be ${rule}.` });
 }
 
 /**

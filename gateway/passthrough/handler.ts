@@ -5,6 +5,7 @@ import { Readable, type Writable } from "node:stream";
 import type { Request, RequestHandler, Response } from "express";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
 import type { Admission } from "../admission/admission.ts";
+import { unavailable } from "../admission/admission-errors.ts";
 import { ApiError } from "../http/api-error.ts";
 import { contextOf, hasWaited } from "../http/request-context.ts";
 import { Shares } from "../http/shares.ts";
@@ -54,7 +55,7 @@ export function passThrough(options: PassThroughOptions): PassThrough {
   if (upstream === null) {
     return (path) => (request, _response, next) => {
       path(request.params);
-      next(notPassedOn(`no upstream is configured for ${name}`));
+      next(new ApiError("service_unavailable", { cause: new Error(`no upstream is configured for ${name}`) }));
     };
   }
   const Agent = upstream.protocol === "https:" ? HttpsAgent : HttpAgent;
@@ -78,7 +79,8 @@ export function passThrough(options: PassThroughOptions): PassThrough {
     if (response.destroyed) return; // the client went away while its key was looked up
     const context = contextOf(response);
     const { accountId } = context.principal!;
-    if (!shares.take(accountId)) return next(notPassedOn(`the account has its share of the connections to ${name}`));
+    if (!shares.take(accountId))
+      return next(unavailable(new Error(`the account has its share of the connections to ${name}`)));
     const send = (sink: Writable) => {
       const call = upstreamCall(request, response, pathBelow, exchange);
       void proxy(call, sink as ServerResponse, (error) =>
@@ -127,8 +129,4 @@ function upstreamCall(request: Request, response: Response, path: string, exchan
   noBody.push(null);
   const method = request.method === "HEAD" ? "HEAD" : "GET";
   return Object.assign(noBody, { exchange, method, url, headers }) as UpstreamCall;
-}
-
-function notPassedOn(reason: string): ApiError {
-  return new ApiError("service_unavailable", { cause: new Error(reason) });
 }

@@ -444,6 +444,11 @@ describe("POST /v1/inventory/adjustments", () => {
     ],
     ["a line break in the reason", '[{"petId":1,"delta":1,"reason":"a\\nb"}]', /^adjustments\[0\]\.reason must be/],
     ["a control character of C1", '[{"petId":1,"delta":1,"reason":"a\\u0085"}]', /^adjustments\[0\]\.reason must be/],
+    [
+      "an API key in the reason",
+      `[{"petId":1,"delta":1,"reason":"key ps_live_${"a".repeat(38)}"}]`,
+      /^adjustments\[0\]\.reason must .*hold no API key\.$/,
+    ],
     ["half a character", '[{"petId":1,"delta":1,"reason":"a\\ud800"}]', /^adjustments\[0\]\.reason must be/],
     ["a number for the reason", '[{"petId":1,"delta":1,"reason":7}]', /^adjustments\[0\]\.reason must be a string/],
     ["null for the reason", '[{"petId":1,"delta":1,"reason":null}]', /^adjustments\[0\]\.reason must be a string/],

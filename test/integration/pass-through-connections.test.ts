@@ -112,6 +112,7 @@ describe("connections to the upstream", () => {
     await until(() => held.size === 2);
     const refused = await get(gateway, "/v1/pets/3", { headers: { "X-Account": "a" } });
     expect([refused.status, JSON.parse(refused.body).code]).toEqual([503, "service_unavailable"]);
+    expect(refused.headers["retry-after"]).toBe("1");
     answers.push(hold("/v1/pets/4", "b"), hold("/v1/pets/5", "c"));
     await until(() => held.size === 4);
     for (const end of held.values()) end();

@@ -13,8 +13,9 @@ import { type AddressInfo, createServer as createTcpServer, type Socket, type Se
 import type { Readable } from "node:stream";
 import express, { type ErrorRequestHandler, type Request } from "express";
 import type { Principal } from "../../gateway/accounts/keys/principal.ts";
-import { type ApiError, toApiError } from "../../gateway/http/api-error.ts";
+import type { ApiError } from "../../gateway/http/api-error.ts";
 import { setContext } from "../../gateway/http/request-context.ts";
+import { writeError } from "../../gateway/http/respond.ts";
 import { type PassThroughOptions, passThrough } from "../../gateway/passthrough/handler.ts";
 
 /** A key that the client sends, and one that nothing here knows. */
@@ -72,13 +73,7 @@ export async function startTcpUpstream(onConnection: (socket: Socket) => void) {
 export async function startGateway(options: Partial<PassThroughOptions>) {
   const errors: ApiError[] = [];
   const arrivals = new EventEmitter();
-  const writeError: ErrorRequestHandler = (thrown, _req, res, _next) => {
-    const error = toApiError(thrown);
-    errors.push(error);
-    if (res.headersSent) return;
-    res.setHeader("Content-Type", "application/json");
-    res.status(error.status).end(error.body);
-  };
+  const onError: ErrorRequestHandler = (thrown, req, res, _next) => void errors.push(writeError(req, res, thrown));
   const handler = (name: string, path: (parameters: Request["params"]) => string) =>
     passThrough({ upstream: null, timeoutMs: 10_000, clientTimeoutMs: 30_000, admission, ...options, name })(path);
   const router = express
@@ -114,7 +109,7 @@ export async function startGateway(options: Partial<PassThroughOptions>) {
       "/store/orders",
       handler("orders", () => "/store/orders"),
     );
-  const server = createServer(express().disable("x-powered-by").use("/v1", router).use(writeError));
+  const server = createServer(express().disable("x-powered-by").use("/v1", router).use(onError));
   const url = await listen(server, "127.0.0.1");
   /** Resolves when a request has arrived, with a promise of its end. */
   const arrived = async (path: string) => ({ end: (await once(arrivals, path))[0] as Promise<unknown> });

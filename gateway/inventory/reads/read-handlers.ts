@@ -47,7 +47,7 @@ interface ListAnswer {
   readonly body?: Body;
 }
 
-/** No async function, and no closure over the snapshot: either would keep the snapshot while its answer is compressed. */
+/** No async function, and no closure over the snapshot: either would keep it while its answer is compressed. */
 function listFor(
   request: Request,
   list: Pick<StockList, "gzipOf">,
