@@ -1,5 +1,8 @@
 /** Judges the limits of an account by what became of its requests. */
+import { phaseOf } from "../../gateway/limits/limit-rule.ts";
 import type { LimitedRequest } from "./caller-world.ts";
+import type { Plan } from "./plan.ts";
+import { startOfDayClockMs } from "./virtual-time.ts";
 
 export interface LimitRules {
   /** Requests in a minute. */
@@ -26,6 +29,20 @@ const tellingMs = 3_000;
 
 /** Refusals that none counts, within a second after the begin of a minute. */
 const uncounted = 40;
+
+/** What the faults of a plan allow of its limits. */
+export function limitRules({ limit, faults, hasRedis, gateways }: Plan, account: string): LimitRules {
+  const concerned = faults.filter(({ kind }) => /Redis|a gateway$|clock|keys|pepper/.test(kind));
+  // A clock of Redis that is set back begins the window before again, and then this one.
+  const clocks = faults.filter(({ kind }) => kind === "set a clock");
+  return {
+    limit,
+    phaseMs: phaseOf(account),
+    unixMs: (atMs) => startOfDayClockMs + atMs,
+    alone: hasRedis ? 0 : gateways,
+    faults: concerned.length + clocks.length,
+  };
+}
 
 /** @returns what contradicts the limits */
 export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRules): string[] {

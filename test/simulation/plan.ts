@@ -32,6 +32,7 @@ export const faultKinds = {
   "switch the database": 4,
   "restore the database": 1,
   "set a clock": 3,
+  "slew the clocks": 3,
   "hold caller to gateway": 2,
   "hold gateway to caller": 2,
   "cut caller and gateway": 2,
@@ -161,12 +162,13 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
     }
     case 4: {
       // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock. Streams
-      // begin meanwhile.
+      // begin meanwhile, and the clocks of the services are slow.
       const kind = isOther ? "lock the head" : "slow gateway to service";
       const late = [1_000, 2_500, 4_000].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
       const hurried = { timeoutMs: 300, latencyMs: 0.6, services: 2, hotShare: 0.8 };
       const times = { endMs: 6_000, pauseMs: 20 * callers, maxConnectionAgeMs: 1_500 };
-      return { ...times, ...hurried, faults: late };
+      const slew = { ...faultOf(random, "slew the clocks", 300, 5_700), other: 0 };
+      return { ...times, ...hurried, faults: [slew, ...late] };
     }
     case 5: {
       // Many callers of one entry, while no service is told what became of some transactions. In the other case the

@@ -22,9 +22,30 @@ export class Host {
   #frozenSinceMs: number | undefined;
   #frozenMs = 0;
   #deferred: Event[] = [];
+  /** How fast its clock that is never set runs, since when, and what it showed then. */
+  #rate = 1;
+  #rateSinceMs = 0;
+  #elapsedMs = 0;
 
   constructor(name: string) {
     this.name = name;
+  }
+
+  /** What its clock that is never set shows. */
+  get elapsedMs(): number {
+    return this.#elapsedMs + (clockMs - this.#rateSinceMs) * this.#rate;
+  }
+
+  /** When that clock will show a time. */
+  timeOf(elapsedMs: number): number {
+    return this.#rateSinceMs + (elapsedMs - this.#elapsedMs) / this.#rate;
+  }
+
+  /** Lets that clock run at another rate, as NTP does. */
+  slew(rate: number): void {
+    this.#elapsedMs = this.elapsedMs;
+    this.#rateSinceMs = clockMs;
+    this.#rate = rate;
   }
 
   defer(event: Event): void {
@@ -312,16 +333,21 @@ class VirtualTimer {
 }
 
 /** libuv counts in whole milliseconds, so a timer may end a little early. */
-function endOf(delayMs: number | undefined): number {
+function endOf(host: Host | undefined, delayMs: number | undefined): number {
   const wholeMs = Math.trunc(Number(delayMs));
-  return Math.floor(clockMs) + (wholeMs >= 1 && wholeMs <= 2 ** 31 - 1 ? wholeMs : 1);
+  const endMs = Math.floor(elapsedMs(host)) + (wholeMs >= 1 && wholeMs <= 2 ** 31 - 1 ? wholeMs : 1);
+  return host ? host.timeOf(endMs) : endMs;
+}
+
+function elapsedMs(host: Host | undefined): number {
+  return host ? host.elapsedMs : clockMs;
 }
 
 type Callback = (...args: unknown[]) => void;
 
 function virtualTimeout(callback: Callback, delayMs?: number, ...args: unknown[]): VirtualTimer {
   const host = currentHost();
-  return new VirtualTimer(() => at(host, endOf(delayMs), () => callback(...args), phases.timer));
+  return new VirtualTimer(() => at(host, endOf(host, delayMs), () => callback(...args), phases.timer));
 }
 
 function virtualInterval(callback: Callback, delayMs?: number, ...args: unknown[]): VirtualTimer {
@@ -330,7 +356,7 @@ function virtualInterval(callback: Callback, delayMs?: number, ...args: unknown[
     timer.refresh();
     callback(...args);
   };
-  const timer = new VirtualTimer(() => at(host, endOf(delayMs), tick, phases.timer));
+  const timer = new VirtualTimer(() => at(host, endOf(host, delayMs), tick, phases.timer));
   return timer;
 }
 
@@ -398,7 +424,11 @@ Object.assign(globalThis, {
   Date: VirtualDate,
 });
 Math.random = () => productRandom.next();
-Object.defineProperty(performance, "now", { value: () => clockMs, configurable: true, writable: true });
+Object.defineProperty(performance, "now", {
+  value: () => elapsedMs(currentHost()),
+  configurable: true,
+  writable: true,
+});
 Object.assign(timersPromises, {
   setTimeout: (delayMs: number, value: unknown, options?: object) =>
     waiting((done) => virtualTimeout(done, delayMs))(value, options),
