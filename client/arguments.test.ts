@@ -179,8 +179,8 @@ test("apply needs the three members of its caller, and takes no options in their
 test("a client is not made with a setting that it does not know, or with TLS that lacks a file", () => {
   const [address, cert, key, ca] = ["h:1", "/cert", "/key", "/ca"];
   const all: [unknown, string][] = [
-    [undefined, "an object is needed, with address, tls, log, timeoutMs"],
-    [{ address, timeout: 5 }, "there is no argument timeout, only address, tls, log, timeoutMs"],
+    [undefined, "an object is needed, with address, tls, log, onCertificate, timeoutMs"],
+    [{ address, timeout: 5 }, "there is no argument timeout, only address, tls, log, onCertificate, timeoutMs"],
     [{ address, timeoutMs: "5" }, "timeoutMs must be a number"],
     [{ address, tls: null }, "an object is needed, with cert, key, ca, serverName"],
     [{ address, tls: { cert, key, ca, servername: "h" } }, "there is no argument servername, only cert"],

@@ -1,7 +1,7 @@
 /** The connection to the inventory service, for internal callers and for the gateway. */
 import { ChannelCredentials, type ChannelOptions, experimental } from "@grpc/grpc-js";
 import { InventoryServiceClient } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { CertificateFiles, type TlsLog } from "../runtime/certificate-files.ts";
+import { CertificateFiles, type OnCertificate, type TlsLog } from "../runtime/certificate-files.ts";
 import type { TlsFiles } from "../runtime/tls-files.ts";
 import "./closing-connections.ts";
 import { notSent } from "./inventory-error.ts";
@@ -22,6 +22,8 @@ export interface InventoryChannelOptions {
   readonly tls?: ChannelTls | undefined;
   /** Gets loaded and refused certificates. */
   readonly log?: TlsLog | undefined;
+  /** Gets this side's certificate at the start, and each one that is loaded later. */
+  readonly onCertificate?: OnCertificate | undefined;
 }
 
 /** Calls that are retried when the service is away. */
@@ -34,7 +36,7 @@ export type RetriedMethods = readonly (keyof typeof InventoryServiceClient.servi
  * @throws InventoryError INVALID_ARGUMENT that names the TLS files that cannot be used, and says why
  */
 export function openInventoryChannel(
-  { address, tls, log }: InventoryChannelOptions,
+  { address, tls, log, onCertificate }: InventoryChannelOptions,
   retried: RetriedMethods = [],
 ): InventoryServiceClient {
   const options: ChannelOptions = {
@@ -56,20 +58,19 @@ export function openInventoryChannel(
   if (tls?.serverName !== undefined) options["grpc.ssl_target_name_override"] = tls.serverName;
   return new InventoryServiceClient(
     address,
-    tls === undefined ? ChannelCredentials.createInsecure() : tlsCredentials(tls, log),
+    tls === undefined ? ChannelCredentials.createInsecure() : tlsCredentials(openCertificates(tls, log, onCertificate)),
     options,
   );
 }
 
-function tlsCredentials(files: TlsFiles, log: TlsLog | undefined): ChannelCredentials {
-  const certificates = openCertificates(files, log);
+function tlsCredentials(certificates: CertificateFiles): ChannelCredentials {
   return experimental.createCertificateProviderChannelCredentials(certificates, certificates);
 }
 
-function openCertificates(files: TlsFiles, log: TlsLog | undefined): CertificateFiles {
+function openCertificates(files: TlsFiles, log?: TlsLog, onCertificate?: OnCertificate): CertificateFiles {
   for (const name of ["cert", "key", "ca"] as const) checkPath(`tls.${name}`, files[name]);
   try {
-    return new CertificateFiles(files, log);
+    return new CertificateFiles(files, log, onCertificate);
   } catch (error) {
     throw notSent((error as Error).message, error, "INVALID_ARGUMENT");
   }

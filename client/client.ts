@@ -58,6 +58,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     "address",
     "tls",
     "log",
+    "onCertificate",
     "timeoutMs",
   );
   checkAddress(channel.address);

@@ -35,6 +35,10 @@ describe.each(["gateway", "inventory-svc"])("the unit of %s for systemd", (tier)
     expect(settingOf("ExecStart")).not.toContain("npm");
   });
 
+  test(`the systemd unit of ${tier} lets journald drop no line, however many there are`, () => {
+    expect(settingOf("LogRateLimitIntervalSec")).toBe("0");
+  });
+
   test(`the systemd unit of ${tier} does not restart it after wrong usage and wrong settings`, () => {
     expect(settingOf("Restart")).toBe("on-failure");
     expect(settingOf("RestartPreventExitStatus").split(" ")).toEqual(["64", "78"]);

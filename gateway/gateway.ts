@@ -3,6 +3,7 @@ import "../runtime/node-version.ts";
 import type { IncomingMessage } from "node:http";
 import { Router } from "express";
 import type { Registry } from "prom-client";
+import { certificateGauges } from "../runtime/certificate-metrics.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
@@ -195,10 +196,12 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
 
 /** The stock: the client of the inventory service, and the list that it keeps up to date. */
 function openStock({ config, log, observer }: GatewayBase) {
+  const tls = inventoryTls(config);
   const stock = openStockClient({
     address: config.INVENTORY_ADDRESS,
-    tls: inventoryTls(config),
+    tls,
     log,
+    onCertificate: tls && certificateGauges(observer.metrics),
     callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
     keyedTimeoutMs: config.KEYED_UPDATE_TIMEOUT_MS,
     onCheck: observer.onCheck,

@@ -3,6 +3,7 @@
 import "../runtime/node-version.ts";
 import { ServerCredentials } from "@grpc/grpc-js";
 import { blamingSetting, startAdmin } from "../runtime/admin.ts";
+import { certificateGauges } from "../runtime/certificate-metrics.ts";
 import { createCommand, runCommand } from "../runtime/command-line.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
@@ -76,7 +77,13 @@ async function start(): Promise<RunningProcess> {
   const files = serviceTls(config);
   const onDenied: OnDenied = (method, error) => metrics.onCall(method, 0, error.code, error);
   const credentials = files
-    ? mutualTls({ files, roles: config.INVENTORY_TLS_ROLES ?? new Map(), log, onDenied })
+    ? mutualTls({
+        files,
+        roles: config.INVENTORY_TLS_ROLES ?? new Map(),
+        log,
+        onDenied,
+        onCertificate: certificateGauges(metrics.registry),
+      })
     : ServerCredentials.createInsecure();
 
   let isLeaving = false;

@@ -1,7 +1,10 @@
-import { copyFileSync, rmSync } from "node:fs";
+import { X509Certificate } from "node:crypto";
+import { copyFileSync, readFileSync, rmSync } from "node:fs";
+import { Registry } from "prom-client";
 import { createAuthority } from "../test/support/certificates.ts";
 import { suiteStack, temporaryFolder } from "../test/support/stack.ts";
 import { CertificateFiles } from "./certificate-files.ts";
+import { certificateGauges } from "./certificate-metrics.ts";
 import type { TlsFiles } from "./tls-files.ts";
 
 const { jest } = import.meta;
@@ -15,7 +18,7 @@ describe("certificate files", () => {
   beforeAll(async () => {
     const authority = await createAuthority(stack);
     issued = [];
-    for (const name of ["first", "second"]) issued.push(await authority.issue({ names: [`DNS:${name}`], days: 2 }));
+    for (const days of [2, 3]) issued.push(await authority.issue({ names: ["DNS:name"], days }));
     const folder = await temporaryFolder("tls");
     stack.defer(() => folder.remove());
     files = { cert: `${folder.path}/cert`, key: `${folder.path}/key`, ca: `${folder.path}/ca` };
@@ -43,7 +46,7 @@ describe("certificate files", () => {
   test("a certificate that a wrong clock calls expired is logged once, and loaded by a right clock", () => {
     const now = Date.now();
     const logged = follow();
-    jest.setSystemTime(now + 3 * day);
+    jest.setSystemTime(now + 4 * day);
     put(issued[1]!);
     polls();
     expect(logged).toEqual([{ faults: { cert: "holds a certificate that has expired" } }]);
@@ -68,6 +71,29 @@ describe("certificate files", () => {
       "loaded",
     ];
     expect(logged).toEqual([...faults, ...faults]);
+  });
+
+  test("the validity of the certificate in use is a metric, and that of refused files is not", async () => {
+    put(issued[0]!);
+    const registry = new Registry();
+    const followed = new CertificateFiles(files, undefined, certificateGauges(registry));
+    followed.addCaCertificateListener(() => {});
+    const shown = async () =>
+      Object.fromEntries((await registry.getMetricsAsJSON()).map(({ name, values }) => [name, values[0]!.value]));
+    const validityOf = ({ cert }: TlsFiles) => {
+      const { validFromDate, validToDate } = new X509Certificate(readFileSync(cert));
+      return {
+        tls_certificate_not_before_timestamp_seconds: validFromDate.getTime() / 1_000,
+        tls_certificate_not_after_timestamp_seconds: validToDate.getTime() / 1_000,
+      };
+    };
+    expect(await shown()).toEqual(validityOf(issued[0]!));
+    copyFileSync(issued[1]!.cert, files.cert); // of another key
+    polls();
+    expect(await shown()).toEqual(validityOf(issued[0]!));
+    put(issued[1]!);
+    polls();
+    expect(await shown()).toEqual(validityOf(issued[1]!));
   });
 
   test("TLS files that do not change are loaded once", () => {

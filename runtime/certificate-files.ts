@@ -13,6 +13,9 @@ export interface TlsLog {
   error(fields: object, text: string): void;
 }
 
+/** Gets this side's certificate at the start, and each one that is loaded later. */
+export type OnCertificate = (certificate: X509Certificate) => void;
+
 const pollIntervalMs = 500;
 
 /**
@@ -26,6 +29,7 @@ const pollIntervalMs = 500;
 export class CertificateFiles implements CertificateProvider {
   readonly #files: TlsFiles;
   readonly #log: TlsLog | undefined;
+  readonly #onCertificate: OnCertificate | undefined;
   readonly #caListeners = new Set<CaListener>();
   readonly #identityListeners = new Set<IdentityListener>();
   #loaded: TlsContents;
@@ -35,14 +39,16 @@ export class CertificateFiles implements CertificateProvider {
   #timer: NodeJS.Timeout | undefined;
 
   /** @throws Error that says what is wrong with the files */
-  constructor(files: TlsFiles, log?: TlsLog) {
+  constructor(files: TlsFiles, log?: TlsLog, onCertificate?: OnCertificate) {
     this.#files = files;
     this.#log = log;
+    this.#onCertificate = onCertificate;
     this.#loaded = this.#seen = readAll(files);
     const faults = Object.entries(faultsOf(this.#loaded)).map(
       ([name, fault]) => `${name}${shownPath(files[name as keyof TlsFiles])}: ${fault}`,
     );
     if (faults.length > 0) throw new Error(`the TLS files cannot be used: ${faults.join("; ")}`);
+    onCertificate?.(new X509Certificate(this.#loaded.cert.pem));
   }
 
   addCaCertificateListener(listener: CaListener): void {
@@ -101,7 +107,9 @@ export class CertificateFiles implements CertificateProvider {
     this.#loaded = contents;
     for (const listener of this.#identityListeners) listener(toIdentity(contents));
     for (const listener of this.#caListeners) listener(toCa(contents));
-    const { serialNumber, validToDate } = new X509Certificate(contents.cert.pem);
+    const certificate = new X509Certificate(contents.cert.pem);
+    this.#onCertificate?.(certificate);
+    const { serialNumber, validToDate } = certificate;
     this.#log?.info({ serialNumber, validUntil: validToDate }, "TLS files loaded again");
   }
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Creates the databases and their accounts. MySQL's image runs it once, on an empty volume. Only the owner may change
-# the schemas. The other accounts get the grants of docs/operations/databases.md, and a test compares the two.
+# the schemas. The other accounts get the grants of docs/operations/databases.md, and a test compares the two. With the
+# argument `grants` it only gives these, which update.sh does for the tables of a new version.
 set -eu
 
 grants() {
@@ -21,7 +22,7 @@ GRANT SELECT ON petstore_keys.gateway_migrations TO 'petstore_operator'@'%';
 SQL
 }
 
-{
+everything() {
   cat <<SQL
 CREATE DATABASE petstore_keys CHARACTER SET utf8mb4;
 CREATE DATABASE petstore_stock CHARACTER SET utf8mb4;
@@ -35,4 +36,6 @@ SQL
   # Rights on a table that does not exist yet are only given together with CREATE.
   grants | sed 's/^GRANT /GRANT CREATE, /'
   grants | sed 's/^GRANT .* ON \(.*\) TO /REVOKE CREATE ON \1 FROM /'
-} | MYSQL_PWD="$MYSQL_ROOT_PASSWORD" mysql --user=root
+}
+
+if [ "${1:-}" = grants ]; then grants; else everything; fi | MYSQL_PWD="$MYSQL_ROOT_PASSWORD" mysql --user=root

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts a backup, a file on standard input, in place of both databases. It leaves the gateways stopped, so that keys that
-# were revoked or rotated after the backup can be revoked again before a caller uses one. Callers get 503 meanwhile.
+# Puts a backup, a file on standard input, in place of both databases, and revokes the keys again that were revoked or
+# rotated after it. It leaves the gateways stopped: callers get 503 until the operator starts them.
 set -eu
 # A backup that failed has left an empty file, or one without this last line.
 if ! { [ -f /dev/stdin ] && tail -n 1 /dev/stdin | grep -q '^-- Dump completed'; }; then
@@ -8,15 +8,26 @@ if ! { [ -f /dev/stdin ] && tail -n 1 /dev/stdin | grep -q '^-- Dump completed';
   exit 1
 fi
 cd "$(dirname "$0")"
+sql() {
+  # shellcheck disable=SC2016 # the container's variable
+  docker compose exec -T mysql sh -c 'MYSQL_PWD=$MYSQL_ROOT_PASSWORD exec mysql --user=root "$@"' mysql "$@"
+}
 docker compose stop gateway inventory-svc
-# shellcheck disable=SC2016 # the container's variable
-docker compose exec -T mysql sh -c 'MYSQL_PWD=$MYSQL_ROOT_PASSWORD exec mysql --user=root'
+# A restore that fails leaves the file to the next one, which finds the keys as in the backup.
+sql -Ne "SELECT id, 'revoked' FROM petstore_keys.api_keys WHERE revoked_at > 0
+  UNION SELECT id, 'rotated' FROM petstore_keys.api_keys WHERE replaced_by IS NOT NULL" < /dev/null >> ended
+sql
 # Callers remember revisions that are gone now: docs/operations/databases.md, "After a restore".
 docker compose run --rm stock restored
+working=$(sql -Ne "SELECT id, 'revoked' FROM petstore_keys.api_keys WHERE revoked_at IS NULL
+  UNION SELECT id, 'rotated' FROM petstore_keys.api_keys WHERE revoked_at IS NULL AND replaced_by IS NULL")
+keys=$(echo "$working" | grep -Fxf ended | cut -f 1 | sort -u)
+# shellcheck disable=SC2086 # one word for each key
+[ -z "$keys" ] || docker compose run --rm keys revoke $keys
+rm ended
 docker compose start inventory-svc
 cat <<'END'
-Restored. Each key that was revoked or rotated after the backup works again, and the successors of rotated ones are gone.
-Revoke the former, issue new keys, then start the gateways:
-  docker compose run --rm keys revoke KEY_ID
+Restored, and the keys that had ended by now are revoked again. Issue new ones for those that had been rotated, then
+start the gateways:
   docker compose start gateway
 END

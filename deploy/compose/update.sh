@@ -5,6 +5,7 @@ set -eu
 cd "$(dirname "$0")"
 docker compose build
 docker compose run --rm migrate
+docker compose exec -T mysql sh -s grants < accounts.sh
 for tier in inventory-svc gateway; do
   old=$(docker compose ps --all --quiet "$tier")
   # shellcheck disable=SC2086 # one word for each container

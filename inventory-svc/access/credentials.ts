@@ -7,7 +7,7 @@ import {
   type ServerInterceptor,
 } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { CertificateFiles, type TlsLog } from "../../runtime/certificate-files.ts";
+import { CertificateFiles, type OnCertificate, type TlsLog } from "../../runtime/certificate-files.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { RpcError, toServiceError } from "../rpc/rpc-error.ts";
 import { identitiesOf } from "./identities.ts";
@@ -18,6 +18,7 @@ export interface MutualTlsOptions {
   readonly roles: RoleTable;
   readonly onDenied: OnDenied;
   readonly log: TlsLog;
+  readonly onCertificate?: OnCertificate;
 }
 
 /**
@@ -27,8 +28,8 @@ export interface MutualTlsOptions {
  *
  * @throws Error that says what is wrong with the files
  */
-export function mutualTls({ files, roles, onDenied, log }: MutualTlsOptions): ServerCredentials {
-  const certificates = new CertificateFiles(files, log);
+export function mutualTls({ files, roles, onDenied, log, onCertificate }: MutualTlsOptions): ServerCredentials {
+  const certificates = new CertificateFiles(files, log, onCertificate);
   const tls = experimental.createCertificateProviderServerCredentials(certificates, certificates, true);
   return experimental.createServerCredentialsWithInterceptors(tls, [roleInterceptor(roles, onDenied)]);
 }

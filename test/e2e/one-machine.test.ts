@@ -92,10 +92,14 @@ async function expectRestore(
   expect(await ask("/v1/inventory", inGrace.key)).toMatchObject({ status: 200 });
 }
 
-/** Runs commands; `systemctl` writes down how it is called, because the test stops and starts the processes itself. */
+/**
+ * Runs commands; `systemctl` writes down how it is called, because the test stops and starts the processes itself. So
+ * `curl` finds them ready.
+ */
 async function execute(text: string, folder: string): Promise<string> {
   await mkdir(join(folder, "bin"), { recursive: true });
   await writeFile(join(folder, "bin/systemctl"), `#!/bin/sh\necho "$*" >> ${folder}/systemctl\n`, { mode: 0o755 });
+  await writeFile(join(folder, "bin/curl"), "#!/bin/sh\n", { mode: 0o755 });
   const env = { PATH: `${folder}/bin:${process.env.PATH}`, HOME: folder };
   return (await promisify(execFile)("sh", ["-c", text], { cwd: folder, env })).stdout;
 }

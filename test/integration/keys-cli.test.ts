@@ -147,6 +147,20 @@ describe("npm run keys", () => {
     expect(await run("list")).toContain("revoked");
   });
 
+  test("keys revoke ends several keys in one call, and no other", async () => {
+    const one = await json("issue", "--account", "acme");
+    const two = await json("issue", "--account", "beta");
+    const other = await json("issue", "--account", "acme");
+    const lines = (await run("revoke", one.keyId, two.keyId, "--json")).trimEnd().split("\n");
+    expect(lines.map((line) => JSON.parse(line))).toEqual([
+      { keyId: one.keyId, account: "acme", revokedAt: unknownTime },
+      { keyId: two.keyId, account: "beta", revokedAt: unknownTime },
+    ]);
+    expect([await find(one.key), await find(two.key), await find(other.key)]).toEqual([null, null, expect.anything()]);
+    expect(await keys(["revoke", "key_none", other.keyId])).toMatchObject({ code: 1, stdout: "" });
+    expect(await find(other.key)).toBeTruthy();
+  });
+
   test("keys revoke --account ends every key of the account and no other, and says how many", async () => {
     const keyIds = [(await json("issue", "--account", "acme")).keyId, (await json("issue", "--account", "acme")).keyId];
     const other = await json("issue", "--account", "other");

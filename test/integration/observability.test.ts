@@ -1,6 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { createAuthority } from "../support/certificates.ts";
 import { chartFolder } from "../support/chart.ts";
 import { openHelm } from "../support/helm.ts";
 import { request } from "../support/http.ts";
@@ -47,9 +48,26 @@ describe("Prometheus", () => {
   beforeAll(async () => {
     const redis = await startRedisServer();
     stack.defer(() => redis.stop());
+    const authority = await createAuthority(stack);
+    const service = await authority.issue({ names: ["DNS:inventory.internal"] });
+    const gateway = await authority.issue({ names: ["URI:spiffe://petstore/gateway"] });
     system = await startSystem({
       seed: [{ petId: 1n, quantity: 1, status: "available" }],
-      gatewayEnv: { REDIS_URL: redis.url, PLAN_LIMITS: "free=2/1000", LOG_LEVEL: "warn" },
+      inventoryEnv: {
+        INVENTORY_TLS_CERT: service.cert,
+        INVENTORY_TLS_KEY: service.key,
+        INVENTORY_TLS_CLIENT_CA: service.ca,
+        INVENTORY_TLS_ROLES: "spiffe://petstore/gateway=writer",
+      },
+      gatewayEnv: {
+        REDIS_URL: redis.url,
+        PLAN_LIMITS: "free=2/1000",
+        LOG_LEVEL: "warn",
+        GATEWAY_INVENTORY_TLS_CERT: gateway.cert,
+        GATEWAY_INVENTORY_TLS_KEY: gateway.key,
+        GATEWAY_INVENTORY_TLS_CA: gateway.ca,
+        GATEWAY_INVENTORY_TLS_SERVER_NAME: "inventory.internal",
+      },
     });
     stack.defer(() => system.close());
     prometheus = await startPrometheus({ gateway: [system.adminAddress], "inventory-svc": [system.inventory.admin] });

@@ -24,6 +24,11 @@ const ownTimes = [
     "(rate(inventory_commit_duration_seconds_bucket[2m]))) > 1",
   ],
   ["gateway_list_checked_timestamp_seconds > 60", "gateway_list_checked_timestamp_seconds > 5"],
+  // A new certificate counts as one with a quarter of its life left.
+  [
+    '_not_before_timestamp_seconds{job=~"gateway|inventory-svc"}) / 4',
+    '_not_before_timestamp_seconds{job=~"gateway|inventory-svc"})',
+  ],
   // A process starts three times in this range.
   ['{job=~"gateway|inventory-svc"}[15m]', '{job=~"gateway|inventory-svc"}[30m]'],
 ] as const;
@@ -74,6 +79,7 @@ const alertsOf: Readonly<Record<FaultName, { readonly fire: readonly string[]; r
     fire: ["GatewayUpdatesUnknown", "DatabaseConnectionsExhausted", "GatewayListNotChecked", "TierNotReady", ...errors],
     may: ["InventoryDatabaseAway", "InventoryQueueNearBound", "InventorySlowCommits", ...latency],
   },
+  "a certificate is not renewed": { fire: ["CertificateExpiresSoon"] },
   "the database server forgets commits in a crash": { fire: ["DatabaseNotSafe"] },
   "the database of the stock has lost changes": {
     fire: ["GatewayListNotChecked", "InvariantFailed", "TierNotReady"],

@@ -1,6 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { createAuthority } from "../support/certificates.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import { holdWriteLock, openStock } from "../support/open-stock.ts";
+import { startProcess } from "../support/processes.ts";
+import type { Prometheus, Targets } from "../support/prometheus.ts";
 import type { Restartable } from "../support/restartable.ts";
 import { until } from "../support/until.ts";
 import type { WatchedSystem } from "./watched-system.ts";
@@ -40,8 +43,7 @@ export const faults = {
     const more = await system.startGateway({ GATEWAY_ADMIN_LISTEN: "127.0.0.1:0" });
     await prometheus.watch({ ...targets, gateway: [...targets.gateway, more.admin] });
     return async () => {
-      await prometheus.watch(targets);
-      await until(async () => !(await prometheus.shows('up{instance="gateway-3"}')), { withinMs: 30_000 }); // every 5 s
+      await unwatch(prometheus, targets, "gateway-3");
       await more.stop();
     };
   },
@@ -95,6 +97,31 @@ export const faults = {
     links.stock.silence();
     return async () => links.stock.mend();
   },
+  "a certificate is not renewed": async ({ system, prometheus, targets }) => {
+    await using starting = new AsyncDisposableStack();
+    const { cert, key, ca } = await (await createAuthority(starting)).issue({ names: ["DNS:inventory.internal"] });
+    const listen = "127.0.0.1:0";
+    const more = await startProcess({
+      name: "inventory-svc with TLS",
+      script: "inventory-svc/main.ts",
+      env: {
+        INVENTORY_LISTEN: listen,
+        INVENTORY_ADMIN_LISTEN: listen,
+        INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
+        INVENTORY_TLS_CERT: cert,
+        INVENTORY_TLS_KEY: key,
+        INVENTORY_TLS_CLIENT_CA: ca,
+        INVENTORY_TLS_ROLES: "spiffe://petstore/gateway=writer",
+      },
+    });
+    starting.defer(async () => void (await more.stop()));
+    await prometheus.watch({ ...targets, "inventory-svc": [...targets["inventory-svc"], more.admin] });
+    const started = starting.move();
+    return async () => {
+      await unwatch(prometheus, targets, "inventory-svc-3");
+      await started.disposeAsync();
+    };
+  },
   "the database server forgets commits in a crash": async ({ database }) => {
     await setGlobal(database.url(""), "innodb_flush_log_at_trx_commit = 2");
     return () => setGlobal(database.url(""), "innodb_flush_log_at_trx_commit = 1");
@@ -138,6 +165,12 @@ export const faults = {
 } satisfies Record<string, Fault>;
 
 export type FaultName = keyof typeof faults;
+
+/** Scrapes the usual targets alone again, and waits until a further instance is forgotten. */
+async function unwatch(prometheus: Prometheus, targets: Targets, instance: string): Promise<void> {
+  await prometheus.watch(targets);
+  await until(async () => !(await prometheus.shows(`up{instance="${instance}"}`)), { withinMs: 30_000 }); // every 5 s
+}
 
 async function kill(members: readonly Restartable[]): Promise<() => Promise<unknown>> {
   await Promise.all(members.map((member) => member.current.kill("SIGKILL")));

@@ -85,14 +85,14 @@ command("rotate", "replaces a working key with a new one; shows the new key once
     print(options, json, `${what}:${showOnce(keyId, key)}`);
   });
 
-command("revoke", "ends a key, or all keys of an account, at once (within 10 s at every gateway)")
-  .argument("[KEY_ID]", "id of the key")
+command("revoke", "ends keys, or all keys of an account, at once (within 10 s at every gateway)")
+  .argument("[KEY_ID...]", "ids of the keys; those before an unknown one are ended")
   .option("--account <name>", "ends every key of this account")
-  .action(async (keyId: string | undefined, options: Output & { account?: string }, self: Command) => {
+  .action(async (keyIds: string[], options: Output & { account?: string }, self: Command) => {
     const { account: name } = options;
-    if (keyId !== undefined && name === undefined) await revokeKey(keyId, options);
-    else if (keyId === undefined && name !== undefined) await revokeAccount(name, options);
-    else self.error("error: give either a KEY_ID or --account", { exitCode: exitUsage });
+    if (keyIds.length > 0 && name === undefined) await revokeKeys(keyIds, options);
+    else if (keyIds.length === 0 && name !== undefined) await revokeAccount(name, options);
+    else self.error("error: give either KEY_IDs or --account", { exitCode: exitUsage });
   });
 
 command("bans", "shows the running bans").action(async (options: Output) => {
@@ -162,11 +162,13 @@ function settings() {
   return readSettings(keySettings, process.env);
 }
 
-async function revokeKey(keyId: string, options: Output): Promise<void> {
-  const { account, revokedAtMs } = await withAdmin((admin) => admin.revoke(keyId));
-  await notifyGateways(settings().REDIS_URL, keyId);
-  const json = { keyId, account, revokedAt: isoTime(revokedAtMs) };
-  print(options, json, `Key ${keyId} of account '${account}' is revoked since ${shownTime(revokedAtMs, "-")}.`);
+async function revokeKeys(keyIds: readonly string[], options: Output): Promise<void> {
+  const revoked = await withAdmin((admin) => Array.fromAsync(keyIds, (keyId) => admin.revoke(keyId)));
+  await notifyGateways(settings().REDIS_URL, ...keyIds);
+  for (const { keyId, account, revokedAtMs } of revoked) {
+    const json = { keyId, account, revokedAt: isoTime(revokedAtMs) };
+    print(options, json, `Key ${keyId} of account '${account}' is revoked since ${shownTime(revokedAtMs, "-")}.`);
+  }
 }
 
 async function revokeAccount(name: string, options: Output): Promise<void> {
