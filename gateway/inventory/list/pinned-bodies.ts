@@ -1,5 +1,11 @@
-/** Bounds the memory of old versions of the list that slow readers still read. */
+/** Bounds the memory of slow readers, and of the old versions of the list that they still read. */
 import type { Body } from "./snapshot.ts";
+
+/** What a response under way costs beside its body: its request, its part of the connection, timers, in bytes. */
+const readerBytes = 32 * 1024;
+
+/** Readers that are cut off in one step: of those that share a body, no more of them than necessary are lost. */
+const cutTogether = 32;
 
 /** The bodies that one account is reading. */
 interface Account {
@@ -9,18 +15,19 @@ interface Account {
 }
 
 /**
- * Bounds the memory that slow readers pin. While a body is sent, it keeps its pieces alive, even when newer snapshots
- * have replaced them. Bodies share the pieces that did not change between them, and a shared piece counts once.
+ * Bounds the memory that slow readers take. While a body is sent, it keeps its pieces alive, even when newer snapshots
+ * have replaced them. Bodies share the pieces that did not change between them, and a shared piece counts once. Each
+ * reader counts, too, however many of them share a body.
  *
- * Above the bound, the account that pins the most bytes loses all its readers of the body that it began first: they are
- * the slow ones, as they are still not done. A new reader is never refused.
+ * Above the bound, the account that takes the most bytes loses its first readers of the body that it began first: they
+ * are the slow ones, as they are still not done. A new reader is never refused.
  */
 export class PinnedBodies {
   readonly #maxBytes: number;
   readonly #accounts = new Map<string, Account>();
   readonly #pieces = new Pieces();
 
-  /** @param maxBytes bytes that may be pinned in addition to about one body */
+  /** @param maxBytes bytes that may be taken in addition to two bodies */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
@@ -33,17 +40,23 @@ export class PinnedBodies {
    * @returns a function that releases the body; to be called when the response is over
    */
   pin(body: Body, accountId: string, cutOff: () => void): () => void {
-    const isNew = ![...this.#accounts.values()].some(({ readers }) => readers.has(body));
-    while (isNew && this.#accounts.size > 0 && this.#pieces.bytes - this.#largest(body) >= this.#maxBytes)
-      this.#cutOne();
+    this.#makeRoom(body);
     const account = this.#accounts.get(accountId) ?? { readers: new Map(), pieces: new Pieces() };
     this.#accounts.set(accountId, account);
     const readers = account.readers.get(body) ?? this.#begin(account, body);
     const reader = () => cutOff(); // a function of its own for each reader
     readers.add(reader);
+    this.#count(account, readerBytes);
     return () => {
-      if (readers.delete(reader) && readers.size === 0) this.#end(accountId, account, body);
+      if (readers.delete(reader)) this.#end(accountId, account, body);
     };
+  }
+
+  /** Cuts readers off until there is room for one more reader of a body. */
+  #makeRoom(body: Body): void {
+    const isNew = ![...this.#accounts.values()].some(({ readers }) => readers.has(body));
+    const maxBytes = () => this.#maxBytes + 2 * this.#largest(body) - (isNew ? body.length : 0);
+    while (this.#accounts.size > 0 && this.#pieces.bytes >= maxBytes()) this.#cutSome();
   }
 
   /** The length of the largest body, the new one among them: one reader alone is never cut off. */
@@ -63,24 +76,34 @@ export class PinnedBodies {
     return callbacks;
   }
 
-  #end(accountId: string, { readers, pieces }: Account, body: Body): void {
+  /** Counts out a reader that has ended. */
+  #end(accountId: string, account: Account, body: Body): void {
+    const { readers, pieces } = account;
+    this.#count(account, -readerBytes);
+    if (readers.get(body)!.size > 0) return;
     readers.delete(body);
     pieces.remove(body);
     this.#pieces.remove(body);
     if (readers.size === 0) this.#accounts.delete(accountId);
   }
 
-  /** Ends the responses of the account that pins the most, for the body that it began first. */
-  #cutOne(): void {
+  #count({ pieces }: Account, bytes: number): void {
+    pieces.bytes += bytes;
+    this.#pieces.bytes += bytes;
+  }
+
+  /** Ends responses of the account that takes the most: its first ones with the body that it began first. */
+  #cutSome(): void {
     // Among equals: the account that began first.
     const [accountId, account] = [...this.#accounts].reduce((most, next) =>
       next[1].pieces.bytes > most[1].pieces.bytes ? next : most,
     );
     const [body, readers] = account.readers.entries().next().value!;
-    const slowest = [...readers];
-    readers.clear();
-    this.#end(accountId, account, body);
-    for (const cutOff of slowest) cutOff();
+    for (const cutOff of [...readers.values().take(cutTogether)]) {
+      readers.delete(cutOff);
+      this.#end(accountId, account, body);
+      cutOff();
+    }
   }
 }
 
