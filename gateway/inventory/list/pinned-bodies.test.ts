@@ -37,6 +37,21 @@ test("a thousand readers within a MiB are too many: the account with the most lo
   expect(cut).toEqual(cut.map((_, i) => `greedy ${i}`));
 });
 
+test("the pieces of a version are counted once, however many accounts read it", () => {
+  const { hold } = bound(1_000);
+  let counted = 0;
+  const countedPiece = {
+    get buffer() {
+      counted += 1;
+      return { byteLength: pieceBytes };
+    },
+  } as unknown as Buffer;
+  const body = version(Array(100).fill(countedPiece));
+  const releases = Array.from({ length: 256 }, (_, i) => hold(`${i}`, body, `account ${i}`));
+  for (const release of releases) release();
+  expect(counted).toBe(200); // at its beginning and its end
+});
+
 test("versions of the list share the pieces that did not change between them", () => {
   const { hold, cut } = bound(50);
   let body = newVersion(100);
