@@ -107,8 +107,8 @@ export class PinnedBodies {
   }
 
   /**
-   * Sums up what each account reads, when one has to be cut. Its pieces are not counted again for that: a body adds what
-   * it had new when it was pinned, or its length if that is more than all of the account's bodies before it.
+   * Sums up what each account reads, when one has to be cut. Pieces are not counted again for that: a body adds what it
+   * had new when it was pinned. The sum is at least the length of the account's longest body.
    */
   #readByAccount(): Map<string, Reading> {
     const accounts = new Map<string, Reading>();
