@@ -107,7 +107,7 @@ export const gatewaySettings = {
     "maximum requests that wait for an answer during an overload; further ones get 503",
   ),
   SLOW_READERS_MIB: integer(256, 1, 1_000_000).describe(
-    "memory that slow readers may pin with old versions of the list; above it the slowest are cut off",
+    "memory that slow readers of the list, and the old versions that they read, may take; above it the slowest are cut off",
   ),
   PETS_UPSTREAM_URL: upstream("the service that owns the pets"),
   ORDERS_UPSTREAM_URL: upstream("the service that owns the orders"),

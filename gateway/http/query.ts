@@ -4,9 +4,18 @@ import parseurl from "parseurl";
 import { ApiError } from "./api-error.ts";
 import { noneNamed } from "./request.ts";
 
-/** The query parameters of a request. */
+/** The longest query, in characters. 100 petIds take 2.3 KB at most; reading what a whole head may hold takes 1 ms. */
+const maxQuery = 4_096;
+
+/**
+ * The query parameters of a request.
+ *
+ * @throws ApiError invalid_request for a query that is too long
+ */
 export function queryOf(request: IncomingMessage): URLSearchParams {
-  return new URLSearchParams((parseurl(request)?.query as string | null) ?? "");
+  const text = (parseurl(request)?.query as string | null) ?? "";
+  if (text.length <= maxQuery) return new URLSearchParams(text);
+  throw new ApiError("invalid_request", { message: `The query may have at most ${maxQuery} characters.` });
 }
 
 /**

@@ -141,3 +141,20 @@ export function noneNamed(kind: string, name: string): string {
 export function copyOf(text: string): string {
   return Buffer.from(text, "latin1").toString("latin1");
 }
+
+/**
+ * Drops what a client sent with a request, so that one that is held, or whose answer is read slowly, costs about the
+ * same whatever that was. Of its head the token, the address and a short If-None-Match are kept, and the path for the
+ * log of an app around the gateway.
+ */
+export function forgetHead(
+  request: IncomingMessage & { originalUrl?: string; _parsedUrl?: unknown },
+  context: { token: string },
+): void {
+  context.token = copyOf(context.token);
+  request.rawHeaders = [];
+  request.headers = {};
+  request.url = copyOf(request.url!.split("?", 1)[0]!);
+  if (request.originalUrl) request.originalUrl = copyOf(request.originalUrl.split("?", 1)[0]!);
+  request._parsedUrl = undefined;
+}

@@ -49,6 +49,14 @@ describe("unknown query parameters", () => {
     }
   });
 
+  test("a query of more than 4,096 characters is 400, whatever is in it", async () => {
+    for (const path of ["/inventory", "/inventory/changes", "/inventory/1", "/usage"]) {
+      const answer = await send("GET", `${path}?${"a".repeat(4_097)}`);
+      expectError(answer, 400, "invalid_request", /^The query may have at most 4096 characters\.$/);
+    }
+    expect((await send("GET", `/inventory?${"a".repeat(4_096)}`)).status).toBe(200);
+  });
+
   test("an empty query, and a parameter that the operation has, are no fault", async () => {
     for (const path of ["/inventory/1?", "/usage?", "/usage?&hours=1", "/usage?h%6furs=1"]) {
       expect(await send("GET", path)).toMatchObject({ status: 200 });

@@ -151,17 +151,35 @@ describe("the use of keys", () => {
     expect(deprecated).toMatchObject([{ accountId: "a1", requests: 2 }]);
   });
 
-  test("is kept by minutes for at most the latest hour while the database is away", async () => {
+  test("is kept by minutes while the database is away, for 300,000 at most: the oldest are lost", async () => {
     const { recorder, clock, use, added, faults } = setUp();
-    for (let i = 0; i < 100; i++) {
-      use("a");
+    for (let i = 0; i < 5; i++) {
+      for (let account = 0; account < 100_000; account++) use(`${account}`);
       clock.nowMs += minute;
       faults.minutes = 1;
-      await recorder.close();
+      await recorder.save();
     }
-    faults.minutes = 0;
     await recorder.close();
-    expect(Object.keys(summed(added))).toEqual(Array.from({ length: 60 }, (_, i) => `a+${40 + i}`));
+    const rows = added.flat().map(({ accountId, minuteStartMs }) => `${accountId} ${minuteStartMs}`);
+    expect(new Set(rows).size).toBe(300_000);
+    const lostMs = minuteStart + 2 * minute;
+    expect(added.flat().filter(({ minuteStartMs }) => minuteStartMs < lostMs)).toEqual([]);
+  });
+
+  test("is written again where an account has more of it meanwhile, and only what is new", async () => {
+    const { recorder, use, added } = setUp();
+    for (let i = 0; i < 150; i++) use(`a${i}`, 3);
+    const writing = recorder.save();
+    await new Promise(setImmediate);
+    use("a0", 2);
+    use("b");
+    await writing;
+    expect(added.flat()).toHaveLength(150);
+    await recorder.close();
+    expect(added.flat().slice(150)).toMatchObject([
+      { accountId: "a0", requests: 2 },
+      { accountId: "b", requests: 1 },
+    ]);
   });
 
   test("is written by one write at a time, however slow the database is", async () => {

@@ -2,7 +2,8 @@
 import type { Logger } from "../../../runtime/log.ts";
 import type { Use } from "../../admission/admission.ts";
 import type { Principal } from "../keys/principal.ts";
-import type { AccountMinute, DeprecatedUse, UsageStore, UseRange, UseStep } from "./usage-store.ts";
+import { UnwrittenMinutes } from "./unwritten-minutes.ts";
+import type { DeprecatedUse, UsageStore, UseRange, UseStep } from "./usage-store.ts";
 
 export interface UsageRecorderOptions {
   readonly store: UsageStore;
@@ -13,7 +14,6 @@ export interface UsageRecorderOptions {
   readonly now: () => number;
 }
 
-const minuteMs = 60_000;
 const dayMs = 86_400_000;
 
 /** How long the counts of minutes are kept in the database: callers may ask for 7 days. */
@@ -21,9 +21,6 @@ export const minutesKeptMs = 8 * dayMs;
 
 /** Accounts and minutes in one transaction: on SQLite everything else waits while one is open. */
 const minutesBatch = 100;
-
-/** Maximum minutes that wait to be written. When the database is away for longer, the oldest ones are lost. */
-const maxWaitingMinutes = 60;
 
 /** How long use of deprecated operations waits to be written. When the database is away for longer, it is lost. */
 const deprecatedUseWaitsMs = 7 * dayMs;
@@ -48,7 +45,7 @@ export interface UsageSeries {
 export class UsageRecorder {
   readonly #options: UsageRecorderOptions;
   readonly #timer: NodeJS.Timeout;
-  readonly #minutes = new AccountMinutes();
+  readonly #minutes = new UnwrittenMinutes();
   #lastUse = new Map<string, number>();
   /** By day, account and operation. */
   #deprecatedUse = new Map<string, DeprecatedUse>();
@@ -167,16 +164,7 @@ export class UsageRecorder {
 
   async #writeMinutes(): Promise<void> {
     const { store, now } = this.#options;
-    const minutes = this.#minutes.take();
-    try {
-      while (minutes.length > 0) {
-        await store.addMinutes(minutes.slice(0, minutesBatch));
-        minutes.splice(0, minutesBatch);
-      }
-    } catch (error) {
-      this.#minutes.putBack(minutes);
-      throw error;
-    }
+    for (const part of this.#minutes.parts(minutesBatch)) await store.addMinutes(part);
     await store.forgetMinutesBefore(now() - minutesKeptMs);
   }
 }
@@ -188,62 +176,4 @@ function sumUp(steps: readonly UseStep[]): UseStep[] {
     requests: same.reduce((sum, { requests }) => sum + requests, 0),
     refused: same.reduce((sum, { refused }) => sum + refused, 0),
   }));
-}
-
-type CountsByAccount = Map<string, { requests: number; refused: number }>;
-
-/** Counts the requests of each account and minute in memory, until they are written. */
-class AccountMinutes {
-  readonly #minutes = new Map<number, CountsByAccount>();
-  /** The minute in which requests are counted, and its counts by account. */
-  #startMs = Number.NaN;
-  #counts: CountsByAccount = new Map();
-
-  /** @param nowMs Unix milliseconds */
-  count(accountId: string, nowMs: number, isRefused: boolean): void {
-    const isSameMinute = nowMs >= this.#startMs && nowMs < this.#startMs + minuteMs;
-    if (!isSameMinute) this.#select(nowMs - (nowMs % minuteMs));
-    this.#add(accountId, 1, isRefused ? 1 : 0);
-  }
-
-  /** The counts of an account that wait to be written. */
-  of(accountId: string): AccountMinute[] {
-    return [...this.#minutes].flatMap(([minuteStartMs, counts]) => {
-      const own = counts.get(accountId);
-      return own ? { accountId, minuteStartMs, ...own } : [];
-    });
-  }
-
-  /** Returns all counts and starts again at none. */
-  take(): AccountMinute[] {
-    const taken = [...this.#minutes].flatMap(([minuteStartMs, counts]) =>
-      [...counts].map(([accountId, own]) => ({ accountId, minuteStartMs, ...own })),
-    );
-    this.#minutes.clear();
-    this.#startMs = Number.NaN;
-    return taken;
-  }
-
-  /** Restores counts that were taken and could not be written. */
-  putBack(minutes: readonly AccountMinute[]): void {
-    for (const { accountId, minuteStartMs, requests, refused } of minutes) {
-      this.#select(minuteStartMs);
-      this.#add(accountId, requests, refused);
-    }
-  }
-
-  /** Adds to the selected minute. */
-  #add(accountId: string, requests: number, refused: number): void {
-    const counts = this.#counts.get(accountId) ?? { requests: 0, refused: 0 };
-    counts.requests += requests;
-    counts.refused += refused;
-    this.#counts.set(accountId, counts);
-  }
-
-  #select(startMs: number): void {
-    this.#startMs = startMs;
-    this.#counts = this.#minutes.get(startMs) ?? new Map();
-    this.#minutes.set(startMs, this.#counts);
-    if (this.#minutes.size > maxWaitingMinutes) this.#minutes.delete(Math.min(...this.#minutes.keys()));
-  }
 }

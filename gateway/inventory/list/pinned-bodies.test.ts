@@ -1,8 +1,9 @@
 import { PinnedBodies } from "./pinned-bodies.ts";
 import type { Body } from "./snapshot.ts";
 
-const pieceBytes = 10;
-const piece = () => Buffer.alloc(pieceBytes);
+// So large that what a reader itself costs is nothing beside it; but for that size there are no bytes in it.
+const pieceBytes = 2 ** 40;
+const piece = () => ({ buffer: { byteLength: pieceBytes } }) as unknown as Buffer;
 const version = (pieces: readonly Buffer[]): Body => ({ pieces, length: pieces.length * pieceBytes, text: undefined });
 const newVersion = (count: number) => version(Array.from({ length: count }, piece));
 /** The next version, in which the first pieces have changed. */
@@ -25,6 +26,32 @@ test("any number of readers share one version of the list", () => {
   expect(cut).toEqual([]);
 });
 
+test("a thousand readers within a MiB are too many: the account with the most loses its oldest", () => {
+  const pinnedBodies = new PinnedBodies(2 ** 20);
+  const body = { pieces: [Buffer.alloc(10_000)], length: 10_000, text: undefined };
+  const cut: string[] = [];
+  const hold = (account: string, i: number) => pinnedBodies.pin(body, account, () => cut.push(`${account} ${i}`));
+  for (let i = 0; i < 5; i++) hold("honest", i);
+  for (let i = 0; i < 1_000; i++) hold("greedy", i);
+  expect(cut.length).toBeGreaterThan(1_000 - 2 ** 20 / 30_000);
+  expect(cut).toEqual(cut.map((_, i) => `greedy ${i}`));
+});
+
+test("the pieces of a version are counted once, however many accounts read it", () => {
+  const { hold } = bound(1_000);
+  let counted = 0;
+  const countedPiece = {
+    get buffer() {
+      counted += 1;
+      return { byteLength: pieceBytes };
+    },
+  } as unknown as Buffer;
+  const body = version(Array(100).fill(countedPiece));
+  const releases = Array.from({ length: 256 }, (_, i) => hold(`${i}`, body, `account ${i}`));
+  for (const release of releases) release();
+  expect(counted).toBe(200); // at its beginning and its end
+});
+
 test("versions of the list share the pieces that did not change between them", () => {
   const { hold, cut } = bound(50);
   let body = newVersion(100);
@@ -37,7 +64,7 @@ test("versions of the list share the pieces that did not change between them", (
   expect(cut).toEqual(["0"]);
 });
 
-test("all readers that an account has on its oldest version are cut off for a new one, no others", () => {
+test("the readers that an account has on its oldest version are cut off for a new one, no others", () => {
   const { hold, cut } = bound(5);
   hold("a", newVersion(10));
   const second = newVersion(10);

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { ROOT_CONTEXT, context as traces } from "@opentelemetry/api";
 import type { Admission } from "../../admission/admission.ts";
 import type { ApiError } from "../../http/api-error.ts";
-import { copyOf } from "../../http/request.ts";
+import { forgetHead } from "../../http/request.ts";
 import { contextOf, type HeaderList, type RequestContext, reverifyAfter } from "../../http/request-context.ts";
 import { Shares } from "../../http/shares.ts";
 import { readWait } from "../input.ts";
@@ -200,22 +200,6 @@ export class LongPolls {
       });
     }
   }
-}
-
-/**
- * Drops what a client sent with a request, so that a held one costs about the same whatever that was. Of its head the
- * token, the address and a short If-None-Match are kept, and the path for the log of an app around the gateway.
- */
-function forgetHead(
-  request: IncomingMessage & { originalUrl?: string; _parsedUrl?: unknown },
-  context: RequestContext,
-) {
-  context.token = copyOf(context.token);
-  request.rawHeaders = [];
-  request.headers = {};
-  request.url = copyOf(request.url!.split("?", 1)[0]!);
-  if (request.originalUrl) request.originalUrl = copyOf(request.originalUrl.split("?", 1)[0]!);
-  request._parsedUrl = undefined;
 }
 
 /** Whether a request has a body, which could go on arriving while the request is held. No read needs one. */

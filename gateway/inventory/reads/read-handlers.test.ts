@@ -18,7 +18,8 @@ async function serveList(
   snapshot: () => Snapshot,
   compressed: Promise<Body>,
   pinnedBodies: PinnedBodies,
-): Promise<{ socket: Socket; response: Response; answered: Promise<unknown> }> {
+  field = "",
+): Promise<{ socket: Socket; request: Request; response: Response; answered: Promise<unknown> }> {
   const list = {
     readFresh: async () => snapshot(),
     gzipOf: async ({ gzipEtag }: Snapshot) => {
@@ -38,10 +39,10 @@ async function serveList(
   stack.defer(() => void server.close());
   const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
   stack.defer(() => void socket.destroy());
-  socket.write("GET / HTTP/1.1\r\nHost: g\r\nAccept-Encoding: gzip\r\n\r\n");
+  socket.write(`GET /?${field} HTTP/1.1\r\nHost: g\r\nAccept-Encoding: gzip\r\nX-Field: ${field}\r\n\r\n`);
   const [request, response] = (await once(server, "request")) as [Request, Response];
-  setContext(response, { principal: { accountId: "acme" } } as RequestContext);
-  return { socket, response, answered: Promise.resolve(handler(request, response, () => {})) };
+  setContext(response, { token: "", principal: { accountId: "acme" } } as RequestContext);
+  return { socket, request, response, answered: Promise.resolve(handler(request, response, () => {})) };
 }
 
 test("a client that leaves before its list is compressed holds no version of it", async () => {
@@ -74,6 +75,15 @@ test("a client that takes its compressed list slowly keeps what is sent alive, a
   await once(socket, "readable"); // from then on it reads nothing more
   collectGarbage();
   expect(made[0]!.deref()).toBeUndefined();
+});
+
+test("while a list is sent, nothing is kept of the head of its request", async () => {
+  const snapshot = () => new Snapshot("epoch", 1n, []);
+  const compressed = Promise.resolve({ pieces: [Buffer.alloc(40_000_000)], length: 40_000_000, text: undefined });
+  const { socket, request } = await serveList(snapshot, compressed, new PinnedBodies(0), "x".repeat(3_000));
+  await once(socket, "readable"); // from then on it reads nothing more
+  const { rawHeaders, headers, url } = request;
+  expect(JSON.stringify({ rawHeaders, headers, url }).length).toBeLessThan(100);
 });
 
 test.each([

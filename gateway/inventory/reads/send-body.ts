@@ -1,13 +1,14 @@
 /** Sends the body of a read as fast as its reader takes it, and bounds what slow readers cost. */
 import type { ServerResponse } from "node:http";
 import type { Request, Response } from "express";
+import { forgetHead } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { jsonType } from "../../http/respond.ts";
 import type { PinnedBodies } from "../list/pinned-bodies.ts";
 import type { Body } from "../list/snapshot.ts";
 
 export interface SendBodyOptions {
-  /** Bounds the memory of versions that slow readers still read. */
+  /** Bounds the memory of slow readers, and of the versions that they still read. */
   readonly pinnedBodies: PinnedBodies;
   /** Time that the reader of a long body gets in addition to what the least speed needs. */
   readonly stallTimeoutMs: number;
@@ -26,7 +27,10 @@ export function sendBody(
   response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);
   if (request.method === "HEAD") response.end();
   else if (body.text !== undefined) response.end(body.text, "latin1");
-  else return streamBody(response, body, { stallTimeoutMs });
+  else {
+    forgetHead(request, contextOf(response)); // its reader may take an hour
+    return streamBody(response, body, { stallTimeoutMs });
+  }
   return undefined;
 }
 
