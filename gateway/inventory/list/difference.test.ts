@@ -2,18 +2,19 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import { applyDifference, type Difference, readDifference } from "../../../test/support/list-difference.ts";
 import { PlainStock } from "../../../test/support/plain-stock.ts";
-import type { Chunk } from "./chunk.ts";
+import { type Chunk, makeChunk } from "./chunk.ts";
 import { findEntry } from "./chunks.ts";
 import { findDifference } from "./difference.ts";
 import type { Body, Snapshot } from "./snapshot.ts";
 import { StockList } from "./stock-list.ts";
 
 const timeoutMs = 60_000;
+const reader = { accountId: "acme", hasLeft: () => false };
 
 async function changesSince(list: StockList, etag: string): Promise<Difference> {
   const [epoch, revision] = [etag.slice(1, 9), BigInt(etag.slice(10, -1))];
   await list.readFresh();
-  const body = await list.changesSince({ epoch, revision }, "acme");
+  const body = await list.changesSince({ epoch, revision }, reader);
   const text = textOf(body);
   expect(Buffer.byteLength(text)).toBe(body.length);
   return readDifference(text);
@@ -129,11 +130,11 @@ test.each([
   const since = { epoch: (await list.readFresh()).etag.slice(1, 9), revision: stock.revision };
   for (let i = 0; i < count; i++) stock.set(BigInt(i), 1_000);
   await list.readFresh();
-  const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => list.changesSince(since, "acme")));
+  const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => list.changesSince(since, reader)));
   for (const body of others) expect(body).toBe(first);
   stock.set(9_999n, 2_000);
   await list.readFresh();
-  const later = readDifference(textOf(await list.changesSince(since, "acme")));
+  const later = readDifference(textOf(await list.changesSince(since, reader)));
   expect(later.changed).toHaveLength(count + 1);
 });
 
@@ -194,7 +195,7 @@ test("a difference of hundreds of entries is in bytes that count as held, and on
     const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
     for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
     await list.readFresh();
-    const { text, pieces, length } = await list.changesSince({ epoch, revision }, "acme");
+    const { text, pieces, length } = await list.changesSince({ epoch, revision }, reader);
     expect(text !== undefined).toBe(isText);
     expect(Buffer.concat(pieces)).toHaveLength(isText ? 0 : length);
   }
@@ -209,7 +210,7 @@ test("of many readers who ask at once, few get their short difference in one tur
   const bytesByTurn = new Map<number, number>();
   const reads = Array.from({ length: 200 }, async (_, i) => {
     const [first, second] = [revision + 600n, revision + 700n];
-    const { length } = await list.changesSince({ epoch, revision: i % 2 === 0 ? first : second }, "acme");
+    const { length } = await list.changesSince({ epoch, revision: i % 2 === 0 ? first : second }, reader);
     bytesByTurn.set(turns.count, (bytesByTurn.get(turns.count) ?? 0) + length);
     return length;
   });
@@ -226,7 +227,7 @@ test("of many readers who ask at once, no two have their too many changes search
   await list.readFresh();
   using turns = new TurnCounter();
   const reads = Array.from({ length: 50 }, async (_, i) => {
-    await expect(list.changesSince({ epoch, revision: revision + BigInt(i) }, "acme")).rejects.toThrow("too many");
+    await expect(list.changesSince({ epoch, revision: revision + BigInt(i) }, reader)).rejects.toThrow("too many");
     return turns.count;
   });
   expect(new Set(await Promise.all(reads)).size).toBe(50);
@@ -240,11 +241,11 @@ test("long differences that many readers ask for at once are rendered one after 
   const { arrayBuffers: before } = process.memoryUsage();
   let rendered = 0;
   const reads = Array.from({ length: 30 }, async (_, i) => {
-    const { length } = await list.changesSince({ epoch, revision: revision + BigInt(i) }, "acme");
+    const { length } = await list.changesSince({ epoch, revision: revision + BigInt(i) }, reader);
     rendered += 1;
     if (rendered === 1) expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(4 * length);
   });
-  expect((await list.changesSince({ epoch, revision: revision + 39_990n }, "acme")).length).toBeLessThan(1_000);
+  expect((await list.changesSince({ epoch, revision: revision + 39_990n }, reader)).length).toBeLessThan(1_000);
   expect(rendered).toBe(0); // a short difference waits for no long one
   await Promise.all(reads);
 });
@@ -262,9 +263,8 @@ test("a search for a short difference ends where it has found too many changes",
       return chunk.revisions;
     },
   }));
-  expect(findDifference({ etag, revision: now, chunks: watched } as unknown as Snapshot, revision, 1_000)).toBe(
-    undefined,
-  );
+  const watchedList = { etag, revision: now, chunks: watched } as unknown as Snapshot;
+  expect(await findDifference(watchedList, revision, 1_000)).toBe(undefined);
   expect([...seen].reduce((sum, { liveCount }) => sum + liveCount, 0)).toBeLessThan(2_000);
 });
 
@@ -277,12 +277,20 @@ test.each([
   const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
   for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
   await list.readFresh();
-  const [first, second] = [0n, 1n].map((i) => list.changesSince({ epoch, revision: revision + i }, "acme"));
+  const [first, second] = [0n, 1n].map((i) => list.changesSince({ epoch, revision: revision + i }, reader));
   const refused = expect(second).rejects.toMatchObject({ code: "timeout" });
   for (let turn = 0; turn < turnsToFirst; turn++) await nextTurn();
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_100);
   expect((await first!).length).toBeGreaterThan(count * 50);
   await refused;
+});
+
+test("a search in many chunks leaves turns to others", async () => {
+  const chunk = makeChunk([{ petId: 1n, quantity: 1, status: "available", revision: 2n, removed: false }]);
+  const long = { etag: "", revision: 2n, chunks: Array(4_000).fill(chunk) } as unknown as Snapshot;
+  using turns = new TurnCounter();
+  expect((await findDifference(long, 1n, 4_000))?.parts).toHaveLength(4_000);
+  expect(turns.count).toBeGreaterThan(10);
 });
 
 test("a difference with many removals leaves turns to others while it is rendered", async () => {

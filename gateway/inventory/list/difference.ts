@@ -7,6 +7,9 @@ import { type Body, bodyOf, bodyOfText, type Snapshot } from "./snapshot.ts";
 /** Length of the pieces of a long body. Other requests get a turn between two of them. */
 const pieceLength = 64 * 1024;
 
+/** Chunks that are searched in one turn of the event loop. */
+const chunksPerTurn = 256;
+
 /** The entries of a chunk that changed, by their index. */
 interface ChangedPart {
   readonly chunk: Chunk;
@@ -28,7 +31,11 @@ export interface Difference {
  * @param since the revision of the older state, not below the floor
  * @returns undefined for more changes than `maxChanges`
  */
-export function findDifference(snapshot: Snapshot, since: bigint, maxChanges: number): Difference | undefined {
+export async function findDifference(
+  snapshot: Snapshot,
+  since: bigint,
+  maxChanges: number,
+): Promise<Difference | undefined> {
   const parts: ChangedPart[] = [];
   const gone: bigint[] = [];
   let changed = 0;
@@ -43,6 +50,7 @@ export function findDifference(snapshot: Snapshot, since: bigint, maxChanges: nu
     parts.push({ chunk, indexes });
     changed += indexes.length;
     if (changed + gone.length > maxChanges) return undefined;
+    if (parts.length % chunksPerTurn === 0) await nextTurn();
   }
   return { etag: snapshot.etag, parts, gone };
 }

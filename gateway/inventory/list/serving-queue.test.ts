@@ -3,13 +3,17 @@ import { usedBytes } from "../../../test/support/garbage.ts";
 import { ServingQueue } from "./serving-queue.ts";
 import { type Body, bodyOf, bodyOfText } from "./snapshot.ts";
 
+const reader = (accountId: string, hasLeft = () => false) => ({ accountId, hasLeft });
+
 /** Asks for one body with many readers. @returns how many of them each turn of the event loop served, or refused */
 async function servedByTurn(readers: number, make: () => Promise<Body>, sinceMs = performance.now()) {
   const queue = new ServingQueue<Body>(1_000);
   const byTurn = new Map<number, number>();
   let turn = 0;
   const note = () => void byTurn.set(turn, (byTurn.get(turn) ?? 0) + 1);
-  const served = Array.from({ length: readers }, () => queue.serve("a", "acme", sinceMs, make).then(note, note));
+  const served = Array.from({ length: readers }, () =>
+    queue.serve("a", reader("acme"), sinceMs, make).then(note, note),
+  );
   let isOver = false;
   void Promise.all(served).then(() => {
     isOver = true;
@@ -37,7 +41,7 @@ test("accounts take turns, so that many bodies of one do not hold up one of anot
   const queue = new ServingQueue<Body>(1_000);
   const made: string[] = [];
   const ask = (accountId: string, name: string) =>
-    queue.serve(name, accountId, performance.now(), async () => {
+    queue.serve(name, reader(accountId), performance.now(), async () => {
       made.push(name);
       return bodyOfText(name);
     });
@@ -47,11 +51,31 @@ test("accounts take turns, so that many bodies of one do not hold up one of anot
   expect(made).toEqual(["a", "b", "c", "e", "d", "f"]);
 });
 
+test("a body whose readers have all left before its turn is not made", async () => {
+  const queue = new ServingQueue<Body>(1_000);
+  const made: string[] = [];
+  const left = new Set<string>();
+  const ask = (name: string, client: string) => {
+    const hasLeft = () => left.has(client);
+    return queue.serve(name, reader(client, hasLeft), performance.now(), async () => {
+      made.push(name);
+      return bodyOfText(name);
+    });
+  };
+  void ask("alone", "gone");
+  void ask("shared", "gone");
+  const shared = ask("shared", "patient");
+  const last = ask("last", "patient");
+  left.add("gone");
+  expect([(await shared).text, (await last).text]).toEqual(["shared", "last"]);
+  expect(made).toEqual(["shared", "last"]);
+});
+
 test("nothing of a body is kept once its readers have it, however many accounts waited", async () => {
   const queue = new ServingQueue<Body>(60_000);
   const round = async (name: string) => {
     const ask = (account: number) =>
-      queue.serve(name, `account ${account}`, performance.now(), async () => bodyOfText("a"));
+      queue.serve(name, reader(`account ${account}`), performance.now(), async () => bodyOfText("a"));
     await Promise.all(Array.from({ length: 100 }, (_, account) => ask(account)));
   };
   await round("first");

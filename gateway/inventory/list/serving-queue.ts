@@ -8,8 +8,14 @@ import type { Body } from "./snapshot.ts";
 /** Bytes that are given out in one turn of the event loop. Their readers send them in the same turn. */
 const bytesPerTurn = 64 * 1024;
 
-interface Reader<T> {
+/** A caller that waits for a body. */
+export interface BodyReader {
   readonly accountId: string;
+  /** Whether it needs the body no more. */
+  readonly hasLeft: () => boolean;
+}
+
+interface WaitingReader<T> extends BodyReader {
   /** When its wait began, by `performance.now()`. */
   readonly sinceMs: number;
   readonly resolve: (body: T) => void;
@@ -19,7 +25,7 @@ interface Reader<T> {
 /** A body to make. */
 interface Wanted<T> {
   readonly make: () => Promise<T>;
-  readonly readers: Reader<T>[];
+  readonly readers: WaitingReader<T>[];
 }
 
 /**
@@ -44,13 +50,13 @@ export class ServingQueue<T extends Body | undefined> {
    * Waits for a body that is begun after this call.
    *
    * @param name readers who wait for the same name share one body
-   * @param accountId of the reader
    * @param sinceMs when the reader's wait began, by `performance.now()`
+   * @returns never settles for a reader that has left before its turn
    * @throws ApiError timeout for a reader that has waited for too long; what `make` throws
    */
-  serve(name: string, accountId: string, sinceMs: number, make: () => Promise<T>): Promise<T> {
+  serve(name: string, { accountId, hasLeft }: BodyReader, sinceMs: number, make: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const reader = { accountId, sinceMs, resolve, reject };
+      const reader = { accountId, hasLeft, sinceMs, resolve, reject };
       const names = this.#turns.get(accountId);
       if (names) names.add(name);
       else this.#turns.set(accountId, new Set([name]));
@@ -86,9 +92,10 @@ export class ServingQueue<T extends Body | undefined> {
   }
 }
 
-/** Makes a body and gives it to its readers. Never rejects. */
+/** Makes a body and gives it to its readers, if any of them are still there. Never rejects. */
 async function serveBody<T extends Body | undefined>({ make, readers }: Wanted<T>, timeoutMs: number): Promise<void> {
-  const { inTime = [], late = [] } = Object.groupBy(readers, ({ sinceMs }) =>
+  const present = readers.filter(({ hasLeft }) => !hasLeft());
+  const { inTime = [], late = [] } = Object.groupBy(present, ({ sinceMs }) =>
     performance.now() - sinceMs <= timeoutMs ? "inTime" : "late",
   );
   const lateError = new ApiError("timeout", { cause: new Error("too many differences were asked for at once") });

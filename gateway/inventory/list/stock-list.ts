@@ -7,7 +7,7 @@ import { forgetRemovals } from "./chunk.ts";
 import { editChunks } from "./chunks.ts";
 import { fewChanges, findDifference, maxAnswered, renderDifference } from "./difference.ts";
 import { Load, type StockSource } from "./load-list.ts";
-import { ServingQueue } from "./serving-queue.ts";
+import { type BodyReader, ServingQueue } from "./serving-queue.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
 
 type Changes = Extract<StockChanges, { kind: "changes" }>;
@@ -106,23 +106,23 @@ export class StockList {
    * Makes the difference between the list at a revision and now, from memory. To be called after `readFresh`.
    *
    * @param since an `ETag` of the list
-   * @param accountId of the reader: accounts take turns
+   * @param reader accounts take turns, and for readers who have left nothing is made
    * @returns what `renderDifference` makes
    * @throws ApiError changes_unavailable for a position of another epoch, of the future or below the floor, and for too
    *   many changes; ApiError timeout
    */
-  async changesSince(since: ListTag, accountId: string): Promise<Body> {
+  async changesSince(since: ListTag, reader: BodyReader): Promise<Body> {
     this.#snapshotSince(since); // what is refused need not wait
     const askedMs = performance.now();
     const name = `${since.epoch}-${since.revision}`;
-    const short = await this.#shortDifferences.serve(name, accountId, askedMs, async () => {
-      const difference = findDifference(this.#snapshotSince(since), since.revision, fewChanges);
+    const short = await this.#shortDifferences.serve(name, reader, askedMs, async () => {
+      const difference = await findDifference(this.#snapshotSince(since), since.revision, fewChanges);
       return difference && (await renderDifference(difference));
     });
     if (short) return short;
-    return await this.#longDifferences.serve(name, accountId, askedMs, async () => {
+    return await this.#longDifferences.serve(name, reader, askedMs, async () => {
       const snapshot = this.#snapshotSince(since);
-      const difference = findDifference(snapshot, since.revision, maxAnswered(snapshot));
+      const difference = await findDifference(snapshot, since.revision, maxAnswered(snapshot));
       if (!difference) throw new ApiError("changes_unavailable");
       return await renderDifference(difference);
     });

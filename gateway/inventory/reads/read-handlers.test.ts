@@ -86,6 +86,32 @@ test("while a list is sent, nothing is kept of the head of its request", async (
   expect(JSON.stringify({ rawHeaders, headers, url }).length).toBeLessThan(100);
 });
 
+test("a reader of changes whose connection has closed counts as one who has left", async () => {
+  const asked = Promise.withResolvers<{ readonly hasLeft: () => boolean }>();
+  const list = {
+    readFresh: async () => new Snapshot("12345678", 1n, []),
+    gzipOf: () => Promise.reject(new Error("not asked for")),
+    changesSince: (_since: unknown, reader: { readonly hasLeft: () => boolean }) => {
+      asked.resolve(reader);
+      return new Promise<Body>(() => {});
+    },
+    last: undefined,
+    onChange: () => {},
+  };
+  const admission = { isKeyKnownGood: () => true, reverifyCaller: async () => {}, readmit: async () => {} };
+  const longPolls = new LongPolls({ list, max: 1, admission });
+  const pinnedBodies = new PinnedBodies(0);
+  const handler = listInventoryChanges({ list, admission, longPolls, pinnedBodies, stallTimeoutMs: 10_000 });
+  const request = Object.assign(new IncomingMessage(new Socket()), { url: "/?since=12345678-1" });
+  const response = new ServerResponse(request);
+  setContext(response, { arrivedMs: performance.now(), principal: { accountId: "acme" } } as RequestContext);
+  void handler(request as unknown as Request, response as unknown as Response, () => {});
+  const { hasLeft } = await asked.promise;
+  expect(hasLeft()).toBe(false);
+  response.destroy();
+  expect(hasLeft()).toBe(true);
+});
+
 test.each([
   ["an entry", getInventoryItem, "/1"],
   ["changes", listInventoryChanges, "/?since=12345678-1"],

@@ -119,7 +119,8 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const applied = await longPolls.holdUntilChange(request, response, { petId: undefined, isUnchanged });
     const changes = async () => {
       await currentList(response, list); // brings the list up to date; `changesSince` reads it from memory
-      const body = await list.changesSince(since, contextOf(response).principal!.accountId);
+      const { accountId } = contextOf(response).principal!;
+      const body = await list.changesSince(since, { accountId, hasLeft: () => response.destroyed });
       if (hasWaited(response)) pinBody(request, response, body, pinnedBodies); // the look-up of the key may take long
       return body;
     };
