@@ -13,8 +13,9 @@ import {
 import type { PackageDefinition } from "@grpc/proto-loader";
 import { ReflectionService } from "@grpc/reflection";
 import { HealthImplementation } from "grpc-health-check";
-import { type InventoryServiceServer, InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { InventoryServiceServer } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { ListenAddress } from "../runtime/settings.ts";
+import { boundedInventoryService, refuseCompressed } from "./rpc/call-bounds.ts";
 
 const serviceName = "petstore.inventory.v1.InventoryService";
 
@@ -59,13 +60,14 @@ export function createRpcServer({
     "grpc.max_connection_age_ms": maxConnectionAgeMs,
     "grpc.max_connection_age_grace_ms": connectionGraceMs,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
+    interceptors: [refuseCompressed],
   });
   const health = new HealthImplementation();
   const setHealth = (status: "SERVING" | "NOT_SERVING") => {
     for (const name of ["", serviceName]) health.setStatus(name, status);
   };
   setHealth("NOT_SERVING");
-  server.addService(InventoryServiceService, handlers);
+  server.addService(boundedInventoryService, handlers);
   // grpc-health-check never ends a watch, but a stop waits for every call: collect the watches, so that close() can end
   // them. The library calls only addService of a server.
   const healthWatches = new Set<{ end(): void }>();

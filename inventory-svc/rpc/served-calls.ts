@@ -9,6 +9,7 @@ import {
 } from "@grpc/grpc-js";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import { QueueFullError } from "../stock/group-commit.ts";
+import { readOneByOne } from "./call-bounds.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
 
 /**
@@ -130,8 +131,8 @@ export interface QuestionStream {
 }
 
 /**
- * Makes a handler of a function that answers one question at a time, in their order. It does not read ahead: flow
- * control slows a caller that sends questions faster than they are answered.
+ * Makes a handler of a function that answers one question at a time, in their order. Flow control slows a caller that
+ * sends questions faster than they are answered: only those that came in one frame, of 16 KiB, are decoded before.
  *
  * A stream ends with OK between two questions: at the end of its life, and when the service stops. No question is taken
  * after that, so a question without an answer on such a stream has had no effect.
@@ -145,6 +146,7 @@ export function questionStream<Question, Answer>(
 ): handleBidiStreamingCall<Question, Answer> {
   return async (call) => {
     const acceptedMs = performance.now();
+    readOneByOne(call);
     call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
     const path = call.getPath();
     const names = certificateNames(call);

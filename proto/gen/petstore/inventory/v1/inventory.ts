@@ -38,9 +38,9 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  * of the reasons below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that
  * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat and may succeed soon. A
  * refusal has it if the column "repeat?" says "yes", or says "with an id" and the call has a request_id or an
- * idempotency_key. gRPC itself refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED and without details. After
- * any other status without details a change may have happened. GROUP_REFUSED means that another change of the group has
- * the reason; HISTORY_OFF, that the service keeps no history.
+ * idempotency_key. gRPC itself refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED, and compressed messages,
+ * with UNIMPLEMENTED, both without details. After any other status without details a change may have happened.
+ * GROUP_REFUSED means that another change of the group has the reason; HISTORY_OFF, that the service keeps no history.
  *
  *   reason              status               happened?  repeat?     metadata
  *   INVALID_FIELD       INVALID_ARGUMENT     no         no          field
