@@ -27,6 +27,9 @@ const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
  */
 const maxMessageBytes = 2 * 1024 * 1024;
 
+/** Maximum calls under way on a connection: all watches that a service takes, and some others. Clients queue more. */
+const maxStreams = 1_024;
+
 export interface RpcServerOptions {
   readonly handlers: InventoryServiceServer;
   /** Decide which callers may connect and which calls each may make. */
@@ -57,6 +60,7 @@ export function createRpcServer({
   // No pings: a ping makes grpc-js end the calls on a closing connection. The maximum age ends dead connections, too.
   const server = new Server({
     "grpc.max_receive_message_length": maxMessageBytes,
+    "grpc.max_concurrent_streams": maxStreams,
     "grpc.max_connection_age_ms": maxConnectionAgeMs,
     "grpc.max_connection_age_grace_ms": connectionGraceMs,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,

@@ -1,4 +1,5 @@
-import { type ClientHttp2Session, connect } from "node:http2";
+import { once } from "node:events";
+import { type ClientHttp2Session, connect, constants } from "node:http2";
 import { gzipSync } from "node:zlib";
 import { ServerCredentials } from "@grpc/grpc-js";
 import { BatchGetInventoryItemsRequest } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
@@ -115,4 +116,55 @@ test("a stream of questions decodes no message before it has answered the one be
   for (let i = 0; i < 10; i++) expect(await stream.next()).toMatchObject({ revision: BigInt(i) });
   expect(decode).toHaveBeenCalledTimes(10);
   decode.mockRestore();
+});
+
+test("a connection carries at most 1,024 calls at a time", async () => {
+  const [settings] = await once(connectTo(await serve()), "remoteSettings");
+  expect(settings).toMatchObject({ maxConcurrentStreams: 1_024 });
+});
+
+describe("a message that its caller does not take for 15 s ends the call", () => {
+  beforeEach(() => {
+    const others = ["Date", "nextTick", "performance", "setImmediate", "setInterval", "queueMicrotask"] as const;
+    jest.useFakeTimers({ doNotFake: [...others] });
+  });
+  afterEach(() => void jest.useRealTimers());
+
+  test.each(["ListInventory", "CheckInventory", "WatchInventory"])("%s", async (call) => {
+    const asked = Promise.withResolvers<void>();
+    const ended = Promise.withResolvers<void>();
+    const position = { epoch: "e", revision: 1n };
+    const page = { ...(await noChanges(position)), more: true, position };
+    async function* pages() {
+      try {
+        for (;;) {
+          asked.resolve();
+          yield page;
+        }
+      } finally {
+        ended.resolve();
+      }
+    }
+    const check = async () => {
+      asked.resolve();
+      ended.resolve();
+      return page;
+    };
+    const address = await serve(check, { lists: { load: pages }, feed: { follow: pages } } as never);
+    const session = connectTo(address, { initialWindowSize: 0 });
+    /** Until both ends have sent what they had to send. */
+    const meanwhile = () => new Promise((resolve) => session.ping(resolve));
+    await once(session, "remoteSettings");
+    const stream = open(session, path(call));
+    stream.end(framed(Buffer.alloc(0)));
+    await asked.promise;
+    await meanwhile();
+    jest.advanceTimersByTime(14_500);
+    await meanwhile();
+    expect(stream.closed).toBe(false);
+    jest.advanceTimersByTime(1_000);
+    await meanwhile();
+    expect([stream.closed, stream.rstCode]).toEqual([true, constants.NGHTTP2_CANCEL]);
+    await ended.promise;
+  });
 });

@@ -9,7 +9,7 @@ import {
 } from "@grpc/grpc-js";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import { QueueFullError } from "../stock/group-commit.ts";
-import { readOneByOne } from "./call-bounds.ts";
+import { readOneByOne, resetCall } from "./call-bounds.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
 
 /**
@@ -87,7 +87,14 @@ export function serverStream<Req, Res>(
 }
 
 /**
- * Resolves when a message is on its way. One that the caller does not read holds up only the next one of its stream.
+ * The longest wait until a caller takes a message. Its call keeps a place of those for lists or watches, a page of
+ * entries, and a stop of the service.
+ */
+const maxUntakenMs = 15_000;
+
+/**
+ * Resolves when a message is on its way. One that the caller does not read holds up only the next one of its stream,
+ * and ends the call in the end.
  *
  * @throws the reason of `gone`
  */
@@ -97,12 +104,15 @@ async function send<Res>(
   gone: AbortSignal,
 ): Promise<void> {
   gone.throwIfAborted();
-  await new Promise<unknown>((resolve) => {
-    gone.addEventListener("abort", resolve);
-    call.write(message, () => {
-      gone.removeEventListener("abort", resolve);
-      resolve(undefined);
-    });
+  await new Promise<void>((resolve) => {
+    const untaken = setTimeout(() => resetCall(call), maxUntakenMs);
+    const end = () => {
+      clearTimeout(untaken);
+      gone.removeEventListener("abort", end);
+      resolve();
+    };
+    gone.addEventListener("abort", end);
+    call.write(message, end);
   });
   gone.throwIfAborted();
 }
