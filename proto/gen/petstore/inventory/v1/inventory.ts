@@ -227,7 +227,10 @@ export interface CheckInventoryResponse {
   revision: bigint;
   /** Entries that were made, changed or removed, in the order of their revisions, in their latest state. */
   items: InventoryItem[];
-  /** The answer continues in the next message. The position holds only after the last message. */
+  /**
+   * The answer continues in the next message. The position holds only after the last message, but a caller may give up
+   * the stream here and ask for the rest from this position.
+   */
   more: boolean;
   /**
    * The caller's position is not one of this stock, for example after a restore of the database, or it is below the
