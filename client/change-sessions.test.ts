@@ -8,6 +8,7 @@ import { suiteStack } from "../test/support/stack.ts";
 import { until } from "../test/support/until.ts";
 import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import { ChangeSessions } from "./change-sessions.ts";
+import type { InventoryError } from "./inventory-error.ts";
 
 const stack = suiteStack();
 
@@ -177,14 +178,21 @@ test("an entry that cannot be read fails its own caller alone", async () => {
   ]);
 });
 
-test("at most 10,000 changes wait for a service that does not answer", async () => {
-  const { sessions, submit } = await open({ onChanges: () => {} });
-  const bulk = { changes: Array.from({ length: 100 }, (_, i) => ({ petId: BigInt(i), quantity: 1 })) };
-  const waiting = Array.from({ length: 100 }, () => sessions.submit(bulk, performance.now() + 10_000, () => true));
-  expect(sessions.changesInFlight).toBe(10_000);
-  expect(await submit(update(1n))).toMatchObject({ code: "RESOURCE_EXHAUSTED", mayHaveHappened: false });
+test("an account has at most half of the 10,000 places for changes that the others leave", async () => {
+  const { sessions } = await open({ onChanges: () => {} });
+  const changes = Array.from({ length: 100 }, (_, i) => ({ petId: BigInt(i), quantity: 1 }));
+  const send = (account?: string) => {
+    const author = account === undefined ? undefined : { account, keyId: "k" };
+    return sessions.submit({ changes, author }, performance.now() + 10_000, () => true);
+  };
+  const sent = ["a", "b", undefined].flatMap((account) => Array.from({ length: 60 }, () => send(account)));
+  expect(sessions.changesInFlight).toBe(5_000 + 2_500 + 1_200);
   sessions.close();
-  for (const outcomes of await Promise.all(waiting)) expect(outcomes[0]).toMatchObject({ code: "CANCELLED" });
+  const outcomes = (await Promise.all(sent)).map(([first]) => (first as InventoryError).code);
+  const ends = [50, 25, 12].flatMap((places) => {
+    return [...Array(places).fill("CANCELLED"), ...Array(60 - places).fill("RESOURCE_EXHAUSTED")];
+  });
+  expect(outcomes).toEqual(ends);
   expect(sessions.changesInFlight).toBe(0);
 });
 

@@ -1,6 +1,7 @@
 /** Sends the changes of many callers over a few sessions. */
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { ApplyChangesRequest, ApplyChangesResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { Shares } from "../runtime/shares.ts";
 import { type ChangeOutcome, type ChangeRequest, happensOnce, toOutcomes, toWireGroup } from "./change-requests.ts";
 import { InventoryError, notSent, toInventoryError } from "./inventory-error.ts";
 import { lateMs, Session } from "./session.ts";
@@ -20,7 +21,7 @@ const maxMessageChanges = 64;
 /** The longest wait for a service to accept a stream. */
 const openTimeoutMs = 5_000;
 
-/** Maximum changes without an outcome. So many mean that no service answers; further changes are refused. */
+/** Maximum changes without an outcome, which accounts share out. Those beyond the share of an account are refused. */
 const maxInFlight = 10_000;
 
 /** A request that waits for its outcomes. */
@@ -48,7 +49,7 @@ export class ChangeSessions {
   #underWay = 0;
   /** The opening whose session takes what waits, unless it is late. */
   #opening: object | undefined;
-  #inFlight = 0;
+  readonly #inFlight = new Shares(maxInFlight);
   #isClosed = false;
 
   /** @param open opens a stream to one of the services */
@@ -63,7 +64,7 @@ export class ChangeSessions {
 
   /** Changes in attempts that are under way. */
   get changesInFlight(): number {
-    return this.#inFlight;
+    return this.#inFlight.taken;
   }
 
   /**
@@ -83,11 +84,11 @@ export class ChangeSessions {
   submit(request: ChangeRequest, endMs: number, isWanted: () => boolean): Promise<readonly ChangeOutcome[]> {
     return new Promise((resolve) => {
       const count = request.changes.length;
+      const owner = request.author?.account ?? ""; // internal callers share one
       const leftMs = endMs - performance.now();
-      if (this.#inFlight + count > maxInFlight) return resolve(forAll(request, tooMany()));
       if (this.#isClosed) return resolve(forAll(request, closed()));
       if (leftMs <= 0) return resolve(forAll(request, late(false)));
-      this.#inFlight += count;
+      if (!this.#inFlight.take(owner, count)) return resolve(forAll(request, tooMany()));
       // Timers may end a millisecond early. An answer that has arrived while this thread was busy is taken before the
       // immediate.
       const onLate = () => waiting.end(forAll(request, late(waiting.state === "sent")));
@@ -96,7 +97,7 @@ export class ChangeSessions {
         if (waiting.state === "ended") return;
         waiting.state = "ended";
         clearTimeout(timer);
-        this.#inFlight -= count;
+        this.#inFlight.release(owner, count);
         // Else it would grow while no service takes from it.
         while (this.#waiting[0]?.state === "ended") this.#waiting.shift();
         resolve(outcomes);

@@ -51,6 +51,32 @@ test("an answer in parts has the latest state of each entry, and its parts are r
   expect(parts).toBe(2);
 });
 
+test("an answer with many changes is cut off after a part, and another stream gives the rest", async () => {
+  const { checks, streams } = await open({
+    onQuestion: (stream) => {
+      const { revision: from } = (stream as ChecksStream).questions.at(-1)!;
+      if (from === 6n) stream.say({ epoch: "e", revision: from });
+      for (let revision = from + 1n; revision <= 6n; revision++) {
+        stream.say({ epoch: "e", revision, more: revision < 6n, items: [item(revision)] });
+      }
+    },
+  });
+  const petIds = [];
+  let at = { epoch: "e", revision: 0n };
+  for (const revision of [2n, 4n, 6n]) {
+    const changes = await checks.ask(at, { maxChanges: 2 });
+    expect(changes).toMatchObject({ position: { revision }, more: revision < 6n });
+    if (changes.kind === "reset") break;
+    petIds.push(...changes.items.map(({ petId }) => petId));
+    at = changes.position;
+  }
+  expect(petIds).toEqual([1n, 2n, 3n, 4n, 5n, 6n]);
+  expect(streams).toHaveLength(3);
+  await until(() => streams[0]!.isCancelled && streams[1]!.isCancelled);
+  await checks.ask(at);
+  expect(streams).toHaveLength(3); // the answer that was complete leaves its stream to the next check
+});
+
 test("checks share a stream for as long as the service keeps it open, then take another one", async () => {
   const { checks, streams } = await open({
     onQuestion: (stream) => {

@@ -26,11 +26,15 @@ export type StockChanges =
       readonly items: readonly ListedItem[];
       /** Removals by a revision up to this one are forgotten. */
       readonly floor: bigint;
+      /** The answer was cut off at `maxChanges`: what has changed since is known once the rest is asked for, too. */
+      readonly more: boolean;
     };
 
 export interface CheckOptions extends CallOptions {
   /** The longest wait for each part of the answer. */
   readonly timeoutMs?: number | undefined;
+  /** Cuts a long answer off once it has so many changes. The next call, from its position, gets the rest. */
+  readonly maxChanges?: number | undefined;
   /** A W3C trace context. */
   readonly traceparent?: string | undefined;
   /** Called for each part of a long answer but the last. */
@@ -96,7 +100,7 @@ export class Checks {
 
   async #askOnce(
     position: Position,
-    { traceparent, onPart = () => {} }: CheckOptions,
+    { traceparent, maxChanges = Number.POSITIVE_INFINITY, onPart = () => {} }: CheckOptions,
     silenceMs: number,
     ended: AbortSignal,
   ): Promise<StockChanges> {
@@ -104,6 +108,7 @@ export class Checks {
       { ...position, traceparent },
       {
         silenceMs,
+        maxChanges,
         onPart,
         takeSession: () => this.#takeSession(silenceMs),
         keepSession: (session) => {
@@ -132,6 +137,7 @@ export class Checks {
 interface QuestionOptions {
   /** Longest wait for an answer, and for each part of a long one. */
   readonly silenceMs: number;
+  readonly maxChanges: number;
   /** Called for each part of a long answer but the last. */
   readonly onPart: () => void;
   /** Gives a session that carries no question. */
@@ -177,14 +183,14 @@ class RepeatedQuestion {
 
   /** Never rejects. */
   async #ask(): Promise<void> {
-    const { silenceMs, onPart, takeSession, keepSession } = this.#options;
+    const { silenceMs, maxChanges, onPart, takeSession, keepSession } = this.#options;
     this.#attempts += 1;
     let session: CheckSession | undefined;
     try {
       session = await takeSession();
       if (this.#answering || this.#isOver) return session.cancel();
       this.#asked.add(session);
-      const answer = new Answer();
+      const answer = new Answer(maxChanges);
       const read = (message: CheckInventoryResponse) => {
         this.#answering ??= session!;
         this.#dropOthers();
@@ -193,7 +199,9 @@ class RepeatedQuestion {
         return false;
       };
       await session.ask(this.#request, read, silenceMs);
-      this.#answered.resolve(answer.changes);
+      const { changes } = answer;
+      this.#answered.resolve(changes);
+      if (changes.kind === "changes" && changes.more) return; // the rest comes over this session, which `end` gives up
       this.#asked.delete(session);
       keepSession(session);
     } catch (error) {
@@ -211,25 +219,31 @@ class RepeatedQuestion {
 
 /** Puts the messages of an answer together. Of two states of an entry the later one counts. */
 class Answer {
+  readonly #maxChanges: number;
   readonly #items = new Map<bigint, WireItem>();
   #last: CheckInventoryResponse | undefined;
 
-  /** @returns whether the answer is complete */
+  constructor(maxChanges: number) {
+    this.#maxChanges = maxChanges;
+  }
+
+  /** @returns whether the answer is complete, or cut off */
   add(message: CheckInventoryResponse): boolean {
     for (const item of message.items) this.#items.set(item.petId, item);
     this.#last = message;
-    return !message.more;
+    return !message.more || this.#items.size >= this.#maxChanges;
   }
 
   /** @throws InventoryError for an entry that this client cannot read */
   get changes(): StockChanges {
-    const { epoch, revision, floor, reset } = this.#last!;
+    const { epoch, revision, floor, more, reset } = this.#last!;
     if (reset) return { kind: "reset" };
     return {
       kind: "changes",
       position: { epoch, revision },
       items: Array.from(this.#items.values(), toListedItem),
       floor,
+      more,
     };
   }
 }

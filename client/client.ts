@@ -184,7 +184,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     },
 
     changesAfter: async (position, options) =>
-      checks.ask(checkPosition(position), begin(options, "traceparent", "onPart", "onSetback")),
+      checks.ask(checkPosition(position), begin(options, "maxChanges", "traceparent", "onPart", "onSetback")),
 
     async *watch(from, options = {}) {
       throwIfClosed();

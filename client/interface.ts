@@ -161,8 +161,8 @@ export interface InventoryClient {
   /** Every entry, ordered by petId, in pages. The first page is empty and has the position. */
   list(options?: ListOptions): AsyncIterable<Page>;
   /**
-   * The changes after a position: all that were committed before this call. Ask again only after the answer. Each part
-   * of a long answer may take the time of a call.
+   * The changes after a position: all that were committed before this call, unless `maxChanges` cuts them off. Ask
+   * again only after the answer. Each part of a long answer may take the time of a call.
    */
   changesAfter(position: Position, options?: CheckOptions): Promise<StockChanges>;
   /**

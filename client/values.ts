@@ -160,6 +160,7 @@ function checkSignal(name: string, value: unknown): void {
 const optional: ReadonlyMap<string, (name: string, value: unknown) => void> = new Map(
   Object.entries({
     timeoutMs: checkMs,
+    maxChanges: checkMs,
     signal: checkSignal,
     onBreak: checkFunction,
     onPart: checkFunction,

@@ -13,8 +13,9 @@ import {
 import type { PackageDefinition } from "@grpc/proto-loader";
 import { ReflectionService } from "@grpc/reflection";
 import { HealthImplementation } from "grpc-health-check";
-import { type InventoryServiceServer, InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { InventoryServiceServer } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { ListenAddress } from "../runtime/settings.ts";
+import { boundedInventoryService, refuseCompressed } from "./rpc/call-bounds.ts";
 
 const serviceName = "petstore.inventory.v1.InventoryService";
 
@@ -25,6 +26,9 @@ const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
  * MB.
  */
 const maxMessageBytes = 2 * 1024 * 1024;
+
+/** Maximum calls under way on a connection: all watches that a service takes, and some others. Clients queue more. */
+const maxStreams = 1_024;
 
 export interface RpcServerOptions {
   readonly handlers: InventoryServiceServer;
@@ -56,16 +60,18 @@ export function createRpcServer({
   // No pings: a ping makes grpc-js end the calls on a closing connection. The maximum age ends dead connections, too.
   const server = new Server({
     "grpc.max_receive_message_length": maxMessageBytes,
+    "grpc.max_concurrent_streams": maxStreams,
     "grpc.max_connection_age_ms": maxConnectionAgeMs,
     "grpc.max_connection_age_grace_ms": connectionGraceMs,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
+    interceptors: [refuseCompressed],
   });
   const health = new HealthImplementation();
   const setHealth = (status: "SERVING" | "NOT_SERVING") => {
     for (const name of ["", serviceName]) health.setStatus(name, status);
   };
   setHealth("NOT_SERVING");
-  server.addService(InventoryServiceService, handlers);
+  server.addService(boundedInventoryService, handlers);
   // grpc-health-check never ends a watch, but a stop waits for every call: collect the watches, so that close() can end
   // them. The library calls only addService of a server.
   const healthWatches = new Set<{ end(): void }>();

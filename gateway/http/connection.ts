@@ -1,9 +1,9 @@
 /** One connection of the public server. It answers one request at a time; what comes meanwhile waits as bytes. */
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Shares } from "../../runtime/shares.ts";
 import { askWhetherThere } from "./leaving-clients.ts";
 import { hurry } from "./request-context.ts";
-import type { Shares } from "./shares.ts";
 
 /** How long a closing connection stays open for a client that is still sending, or for the rest of a head at a stop. */
 export const lingerMs = 1_000;

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
+import { Shares } from "../../runtime/shares.ts";
 import { ApiError } from "./api-error.ts";
 import { addressBlock, peerAddress } from "./client-address.ts";
 import { type BodyFault, Connection, lingerMs } from "./connection.ts";
@@ -11,7 +12,6 @@ import type { Overload } from "./overload.ts";
 import { invalidTarget, maxHeaderLines, pathOf, requestFault, requestId } from "./request.ts";
 import { waitsForOthers } from "./request-context.ts";
 import { writeJson } from "./respond.ts";
-import { Shares } from "./shares.ts";
 import { cutStalledReaders } from "./stalled-readers.ts";
 
 export interface PublicServerOptions extends InvalidRequestOptions {

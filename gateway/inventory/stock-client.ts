@@ -63,6 +63,9 @@ export interface StockClient extends StockSource {
   close(): void;
 }
 
+/** Maximum changes of the list in one turn of the event loop, but for those of one part. */
+const maxChanges = 50_000;
+
 /** @throws Error that says what is wrong with the TLS files */
 export function openStockClient(options: StockClientOptions): StockClient {
   const { callTimeoutMs, keyedTimeoutMs, onCheck, ...channel } = options;
@@ -135,6 +138,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
       try {
         const changes = await inSpan("CheckInventory", clientCall, context.active(), () =>
           client.changesAfter(position, {
+            maxChanges,
             traceparent: activeTraceparent(),
             onPart: () => report.progress(),
             onSetback: (error) => report.setback(fromServiceError(error)),

@@ -4,11 +4,11 @@ import { Agent as HttpsAgent } from "node:https";
 import { Readable, type Writable } from "node:stream";
 import type { Request, RequestHandler, Response } from "express";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
+import { Shares } from "../../runtime/shares.ts";
 import type { Admission } from "../admission/admission.ts";
 import { unavailable } from "../admission/admission-errors.ts";
 import { ApiError } from "../http/api-error.ts";
 import { contextOf, hasWaited } from "../http/request-context.ts";
-import { Shares } from "../http/shares.ts";
 import { Exchange } from "./exchange.ts";
 import { headersToSendUp, queryToSendUp } from "./forwarded-headers.ts";
 

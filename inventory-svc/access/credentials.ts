@@ -2,13 +2,14 @@
 import {
   experimental,
   type ServerCredentials,
-  ServerInterceptingCall,
+  type ServerInterceptingCall,
   type ServerInterceptingCallInterface,
   type ServerInterceptor,
 } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { CertificateFiles, type OnCertificate, type TlsLog } from "../../runtime/certificate-files.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
+import { refuseCall } from "../rpc/call-bounds.ts";
 import { RpcError, toServiceError } from "../rpc/rpc-error.ts";
 import { identitiesOf } from "./identities.ts";
 import { includes, leastRoles, type Role, type RoleTable } from "./roles.ts";
@@ -48,8 +49,7 @@ function roleInterceptor(table: RoleTable, onDenied: OnDenied): ServerIntercepto
     // The declared type is a wrapper that every message would pass through. grpc-js needs only its interface.
     if (!error) return call as ServerInterceptingCall;
     onDenied(path, error);
-    call.sendStatus(toServiceError(error));
-    return new ServerInterceptingCall(call, { start: () => {} }); // the handler never starts
+    return refuseCall(call, toServiceError(error));
   };
 }
 

@@ -9,6 +9,7 @@ import {
 } from "@grpc/grpc-js";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import { QueueFullError } from "../stock/group-commit.ts";
+import { readOneByOne, resetCall } from "./call-bounds.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
 
 /**
@@ -86,7 +87,14 @@ export function serverStream<Req, Res>(
 }
 
 /**
- * Resolves when a message is on its way. One that the caller does not read holds up only the next one of its stream.
+ * The longest wait until a caller takes a message. Its call keeps a place of those for lists or watches, a page of
+ * entries, and a stop of the service.
+ */
+const maxUntakenMs = 15_000;
+
+/**
+ * Resolves when a message is on its way. One that the caller does not read holds up only the next one of its stream,
+ * and ends the call in the end.
  *
  * @throws the reason of `gone`
  */
@@ -96,12 +104,15 @@ async function send<Res>(
   gone: AbortSignal,
 ): Promise<void> {
   gone.throwIfAborted();
-  await new Promise<unknown>((resolve) => {
-    gone.addEventListener("abort", resolve);
-    call.write(message, () => {
-      gone.removeEventListener("abort", resolve);
-      resolve(undefined);
-    });
+  await new Promise<void>((resolve) => {
+    const untaken = setTimeout(() => resetCall(call), maxUntakenMs);
+    const end = () => {
+      clearTimeout(untaken);
+      gone.removeEventListener("abort", end);
+      resolve();
+    };
+    gone.addEventListener("abort", end);
+    call.write(message, end);
   });
   gone.throwIfAborted();
 }
@@ -130,8 +141,8 @@ export interface QuestionStream {
 }
 
 /**
- * Makes a handler of a function that answers one question at a time, in their order. It does not read ahead: flow
- * control slows a caller that sends questions faster than they are answered.
+ * Makes a handler of a function that answers one question at a time, in their order. Flow control slows a caller that
+ * sends questions faster than they are answered: only those that came in one frame, of 16 KiB, are decoded before.
  *
  * A stream ends with OK between two questions: at the end of its life, and when the service stops. No question is taken
  * after that, so a question without an answer on such a stream has had no effect.
@@ -145,6 +156,7 @@ export function questionStream<Question, Answer>(
 ): handleBidiStreamingCall<Question, Answer> {
   return async (call) => {
     const acceptedMs = performance.now();
+    readOneByOne(call);
     call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
     const path = call.getPath();
     const names = certificateNames(call);

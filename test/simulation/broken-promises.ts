@@ -203,7 +203,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 2,
     what: "a reset is taken for no change",
     file: "gateway/inventory/list/stock-list.ts",
-    find: '    if (changes.kind === "reset") return undefined;',
+    find: '    if (changes.kind === "reset") return "reset";',
     replace: '    if (changes.kind === "reset") return (this.#snapshot = snapshot);',
   },
   {

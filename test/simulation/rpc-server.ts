@@ -70,6 +70,16 @@ class ServerCall extends Readable {
     this.#connection.send({ kind: "status", id: this.#id, status: sent }, () => this.cancel());
   }
 
+  /** What `resetCall` uses. */
+  readonly call = {
+    stream: {
+      close: () => {
+        this.#connection.send({ kind: "status", id: this.#id, status: { code: status.CANCELLED, details: "reset" } });
+        this.cancel();
+      },
+    },
+  };
+
   /** Its client has left, or it has ended. */
   cancel(): void {
     if (this.cancelled) return;

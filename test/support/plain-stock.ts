@@ -11,6 +11,8 @@ export class PlainStock implements StockSource {
   readonly removed = new Map<bigint, Item>();
   loads = 0;
   checks = 0;
+  /** Maximum changes in the answer to a check. */
+  maxChanges = Number.POSITIVE_INFINITY;
   /** Hooks that run before and after a check reads the stock. */
   before = async (): Promise<void> => {};
   after = async (): Promise<void> => {};
@@ -58,8 +60,11 @@ export class PlainStock implements StockSource {
     this.checks += 1;
     await this.before();
     if (epoch !== this.epoch || revision > this.revision || revision < this.floor) return { kind: "reset" };
-    const position = { epoch: this.epoch, revision: this.revision };
-    const changes: StockChanges = { kind: "changes", position, items: this.differences(revision), floor: this.floor };
+    const all = this.differences(revision).sort((a, b) => (a.revision < b.revision ? -1 : 1));
+    const items = all.slice(0, this.maxChanges);
+    const more = items.length < all.length;
+    const position = { epoch: this.epoch, revision: more ? items.at(-1)!.revision : this.revision };
+    const changes: StockChanges = { kind: "changes", position, items, floor: this.floor, more };
     await this.after();
     return changes;
   }

@@ -15,7 +15,7 @@ export interface StockSource {
    * @param after the petId after which to begin; undefined for the whole list
    */
   load(after: bigint | undefined): AsyncIterable<Page>;
-  /** Everything that was committed before the call and after the position. */
+  /** Everything that was committed before the call and after the position, or the first changes of that. */
   changesAfter(position: Position, report: CheckProgress): Promise<StockChanges>;
 }
 

@@ -68,6 +68,40 @@ describe("StockList", () => {
     );
   });
 
+  test("many changes come in several answers, and a failure between two of them loses none", async () => {
+    const stock = new Stock();
+    for (let i = 0n; i < 1_000n; i++) stock.set(i, 1);
+    const list = new StockList(stock, timeoutMs);
+    const before = await list.readFresh();
+    const json = stock.json();
+    for (let i = 999n; i >= 0n; i--) stock.set(i, 2);
+    stock.maxChanges = 100;
+    stock.checks = 0;
+    stock.before = async () => {
+      if (stock.checks === 3) throw new Error("the service is away");
+      stock.set(BigInt(stock.checks), 3); // an entry of a later answer
+      stock.set(999n - BigInt(stock.checks), 3); // an entry of the first one
+    };
+    await expect(list.readFresh()).rejects.toThrow("away");
+    expect(text((await list.readFresh()).plain())).toBe(stock.json());
+    expect([stock.checks, stock.loads]).toEqual([12, 1]);
+    expect(text(before.plain())).toBe(json);
+  });
+
+  test("a load during which more changes than an answer has ends with all of them", async () => {
+    const stock = new Stock();
+    for (let i = 0n; i < 1_000n; i++) stock.set(i, 1);
+    stock.maxChanges = 100;
+    const load = stock.load.bind(stock);
+    stock.load = async function* (after) {
+      yield* load(after);
+      for (let i = 0n; i < 1_000n; i++) stock.set(i, 2);
+    };
+    const list = new StockList(stock, timeoutMs);
+    expect(text((await list.readFresh()).plain())).toBe(stock.json());
+    expect([stock.checks, stock.loads]).toEqual([10, 1]);
+  });
+
   test("a list that is emptied and filled again is still that of the stock", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 1_000n; i++) stock.set(i, 1);
@@ -193,7 +227,8 @@ describe("StockList", () => {
 
   describe("changes that cannot be", () => {
     const changed = { petId: 1n, quantity: 9, status: "sold", revision: 3n, removed: false } as const;
-    const real = { kind: "changes", position: { epoch: "epoch-of-the-test", revision: 3n }, floor: 2n } as const;
+    const position = { epoch: "epoch-of-the-test", revision: 3n };
+    const real = { kind: "changes", position, floor: 2n, more: false } as const;
     test.each<[string, Partial<StockChanges>]>([
       ["take the list back", { position: { ...real.position, revision: 1n }, items: [] }],
       ["are of another epoch", { position: { ...real.position, epoch: "another" }, items: [changed] }],
@@ -399,7 +434,8 @@ describe("nextSnapshot", () => {
     for (let petId = 2_000n; petId > 0n; petId--) {
       const revision = snapshot.revision + 1n;
       const items: ListedItem[] = [{ petId, quantity: 1, status: "sold", revision, removed: false }];
-      snapshot = nextSnapshot(snapshot, { kind: "changes", position: { epoch: "e", revision }, items, floor: 0n });
+      const position = { epoch: "e", revision };
+      snapshot = nextSnapshot(snapshot, { kind: "changes", position, items, floor: 0n, more: false });
     }
     expect(snapshot.chunks.length).toBeLessThan(20);
     expect(snapshot.chunks.flatMap(({ petIds }) => [...petIds])).toEqual(
@@ -420,6 +456,7 @@ describe("nextSnapshot", () => {
       position: { epoch: "e", revision: 9n },
       items,
       floor: 0n,
+      more: false,
     });
     expect(Math.max(...next.chunks.map(({ petIds }) => petIds.length))).toBeLessThanOrEqual(512);
   });

@@ -41,8 +41,8 @@ export class StockList {
   /** One snapshot is deflated at a time: each change makes another one, and a deflation keeps its own alive. */
   readonly #deflations: SharedRead<GzipList>;
   #snapshot: Snapshot | undefined;
-  /** The load that is under way while there is no snapshot. */
-  #load = new Load();
+  /** The load that is under way while there is no snapshot; or that gives what a check has made of the list so far. */
+  #load: Pick<Load, "finish"> = new Load();
   /** Removals by a revision up to this one may be missing from the list. */
   #floor = 0n;
   /**
@@ -141,15 +141,22 @@ export class StockList {
   }
 
   async #check(): Promise<Snapshot> {
-    for (let resets = 0; resets < maxResets; resets++) {
-      const snapshot = await this.#checkOnce();
-      if (snapshot) return snapshot;
+    for (let resets = 0; resets < maxResets; ) {
+      const checked = await this.#checkOnce();
+      if (checked instanceof Snapshot) return checked;
+      if (checked === "reset") resets += 1;
+      else this.#checks.progress();
     }
     throw new ApiError("service_unavailable", { cause: new Error("the services do not agree on the stock's epoch") });
   }
 
-  /** @returns undefined after a reset: then nothing keeps the old list any more, not even this function */
-  async #checkOnce(): Promise<Snapshot | undefined> {
+  /**
+   * Checks the list.
+   *
+   * @returns "reset", or "more" after the first of many changes. Then nothing keeps the old list any more, not even
+   *   this function
+   */
+  async #checkOnce(): Promise<Snapshot | "reset" | "more"> {
     const isFirstAfterLoad = this.#snapshot === undefined;
     const snapshot = this.#snapshot ?? (await this.#load.finish(this.#source, () => this.#checks.progress()));
     // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
@@ -162,8 +169,13 @@ export class StockList {
       invariant(isFirstAfterLoad || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");
     }
     this.#snapshot = undefined; // also after an edit that fails: the next read then loads the list again
-    if (changes.kind === "reset") return undefined;
-    this.#snapshot = nextSnapshot(snapshot, changes);
+    if (changes.kind === "reset") return "reset";
+    const next = nextSnapshot(snapshot, changes);
+    if (changes.more) {
+      this.#load = { finish: async () => next }; // as after a load, the next answer makes it whole
+      return "more";
+    }
+    this.#snapshot = next;
     this.#floor = changes.floor;
     this.#checkedAtMs = Date.now();
     if (isFirstAfterLoad) this.#onChange(undefined);

@@ -2,6 +2,8 @@
 import type { IncomingMessage } from "node:http";
 import type { RequestHandler } from "express";
 import type { EntryThen, PastChange } from "../../../client/past-changes.ts";
+import { Shares } from "../../../runtime/shares.ts";
+import { ApiError } from "../../http/api-error.ts";
 import { queryOf, queryValue, readWholeNumber } from "../../http/query.ts";
 import { contextOf, reverifyAfter } from "../../http/request-context.ts";
 import { readEntryTag, readPetId } from "../input.ts";
@@ -18,15 +20,20 @@ export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" |
 const defaultLimit = 20;
 const maxLimit = 100;
 
+/** Maximum histories that are read at a time, which accounts share out: a service lets so many wait. */
+const maxReads = 100;
+
 /** GET /inventory/{petId}/history: the changes of an entry as of the request or later, the newest first. */
 export function getInventoryHistory({ stock, admission, ...sending }: HistoryOptions): RequestHandler {
+  const reads = new Shares(maxReads);
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
     const { limit, before } = readPage(request);
-    // One more than asked for tells whether there is another page.
-    const page = stock.history(petId, before, limit + 1);
-    const changes = await reverifyAfter(page, response, admission.reverifyCaller);
     const { accountId } = contextOf(response).principal!;
+    if (!reads.take(accountId)) throw new ApiError("service_unavailable", tooMany);
+    // One more than asked for tells whether there is another page.
+    const page = stock.history(petId, before, limit + 1).finally(() => reads.release(accountId));
+    const changes = await reverifyAfter(page, response, admission.reverifyCaller);
     const shown = changes.slice(0, limit);
     const next = changes.length > limit ? JSON.stringify(entryEtag(shown.at(-1)!.revision)) : "null";
     const body = `{"changes":[${shown.map((change) => render(change, accountId)).join()}],"next":${next}}`;
@@ -34,6 +41,11 @@ export function getInventoryHistory({ stock, admission, ...sending }: HistoryOpt
     await sendBody(request, response, bodyOf([Buffer.from(body)]), headers, sending);
   };
 }
+
+const tooMany = {
+  cause: new Error("the account has its share of reads of histories"),
+  headers: { "Retry-After": "1" },
+};
 
 /** @throws ApiError invalid_request */
 function readPage(request: IncomingMessage): { readonly limit: number; readonly before: bigint | undefined } {

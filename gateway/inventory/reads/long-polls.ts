@@ -1,11 +1,11 @@
 /** Holds requests with `Prefer: wait` until what they asked for has changed. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ROOT_CONTEXT, context as traces } from "@opentelemetry/api";
+import { Shares } from "../../../runtime/shares.ts";
 import type { Admission } from "../../admission/admission.ts";
 import type { ApiError } from "../../http/api-error.ts";
 import { forgetHead } from "../../http/request.ts";
 import { contextOf, type HeaderList, type RequestContext, reverifyAfter } from "../../http/request-context.ts";
-import { Shares } from "../../http/shares.ts";
 import { readWait } from "../input.ts";
 import type { Snapshot } from "../list/snapshot.ts";
 import type { StockList } from "../list/stock-list.ts";

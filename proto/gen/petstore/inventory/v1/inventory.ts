@@ -38,9 +38,9 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  * of the reasons below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that
  * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat and may succeed soon. A
  * refusal has it if the column "repeat?" says "yes", or says "with an id" and the call has a request_id or an
- * idempotency_key. gRPC itself refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED and without details. After
- * any other status without details a change may have happened. GROUP_REFUSED means that another change of the group has
- * the reason; HISTORY_OFF, that the service keeps no history.
+ * idempotency_key. gRPC itself refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED, and compressed messages,
+ * with UNIMPLEMENTED, both without details. After any other status without details a change may have happened.
+ * GROUP_REFUSED means that another change of the group has the reason; HISTORY_OFF, that the service keeps no history.
  *
  *   reason              status               happened?  repeat?     metadata
  *   INVALID_FIELD       INVALID_ARGUMENT     no         no          field
@@ -227,7 +227,10 @@ export interface CheckInventoryResponse {
   revision: bigint;
   /** Entries that were made, changed or removed, in the order of their revisions, in their latest state. */
   items: InventoryItem[];
-  /** The answer continues in the next message. The position holds only after the last message. */
+  /**
+   * The answer continues in the next message. The position holds only after the last message, but a caller may give up
+   * the stream here and ask for the rest from this position.
+   */
   more: boolean;
   /**
    * The caller's position is not one of this stock, for example after a restore of the database, or it is below the

@@ -13,6 +13,11 @@ export class Shares {
     this.#max = max;
   }
 
+  /** The places that are taken, by all owners together. */
+  get taken(): number {
+    return this.#total;
+  }
+
   /** How many more places an owner may take. */
   left(owner: string): number {
     const own = this.#taken.get(owner) ?? 0;
