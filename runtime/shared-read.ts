@@ -13,10 +13,10 @@ export interface Patience {
 
 /**
  * Maximum questions that are answered in one turn of the event loop: their callers use the answer in the same turn, and
- * all other work waits for that. The dearest request that callers can make takes about 1 ms there. A turn of its own
- * costs some microseconds, so small requests gain nothing from larger shares.
+ * all other work waits for that. Smaller groups would cost more: each joins a read of its own again
+ * (docs/performance.md).
  */
-export const answersPerTurn = 32;
+export const answersPerTurn = 256;
 
 /** The shortest time between two searches for late questions. */
 const tickMs = 50;

@@ -23,10 +23,10 @@ async function servedByTurn(readers: number, make: () => Promise<Body>, sinceMs 
 }
 
 test.each([
-  ["a small body", [32, 32, 11], async () => bodyOfText("x".repeat(60))],
+  ["a small body", [256, 256, 88], async () => bodyOfText("x".repeat(60))],
   ["a body of 30 KiB", [3, 3, 3, 1], async () => bodyOf([Buffer.alloc(30 * 1024)])],
   ["a body of a megabyte", [1, 1, 1], async () => bodyOf([Buffer.alloc(1024 * 1024)])],
-  ["an error", [32, 32, 11], () => Promise.reject(new Error("made by the test"))],
+  ["an error", [256, 256, 88], () => Promise.reject(new Error("made by the test"))],
 ])("many readers who wait for %s get it over several turns", async (_what, expected, make) => {
   const readers = expected.reduce((sum, count) => sum + count);
   expect(await servedByTurn(readers, make)).toEqual(expected);
@@ -34,7 +34,7 @@ test.each([
 
 test("readers who waited for too long are refused over several turns, and nothing is made", async () => {
   const make = () => Promise.reject(new Error("made for nobody"));
-  expect(await servedByTurn(75, make, performance.now() - 1_001)).toEqual([32, 32, 11]);
+  expect(await servedByTurn(600, make, performance.now() - 1_001)).toEqual([256, 256, 88]);
 });
 
 test("accounts take turns, so that many bodies of one do not hold up one of another", async () => {
