@@ -9,7 +9,7 @@ export const lateMs = 1_000;
  * The rate of a service's clock that is still safe, as a share of that of this one: while NTP slews a clock, it runs at
  * another rate.
  */
-const slowestRate = 0.99;
+const slowestRate = 0.995;
 
 /** Statuses of a stream that no service will accept. */
 const lastingCodes: ReadonlySet<StatusName> = new Set(["UNIMPLEMENTED", "PERMISSION_DENIED", "UNAUTHENTICATED"]);

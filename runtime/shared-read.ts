@@ -73,6 +73,7 @@ export class SharedRead<T> {
   /** Reports progress of the read under way: each question may wait for a whole time-out again. */
   progress(): void {
     this.#progressMs = performance.now();
+    this.#setback = undefined;
   }
 
   /**

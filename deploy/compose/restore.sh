@@ -13,9 +13,14 @@ sql() {
   docker compose exec -T mysql sh -c 'MYSQL_PWD=$MYSQL_ROOT_PASSWORD exec mysql --user=root "$@"' mysql "$@"
 }
 docker compose stop gateway inventory-svc
-# A restore that fails leaves the file to the next one, which finds the keys as in the backup.
-sql -Ne "SELECT id, 'revoked' FROM petstore_keys.api_keys WHERE revoked_at > 0
-  UNION SELECT id, 'rotated' FROM petstore_keys.api_keys WHERE replaced_by IS NOT NULL" < /dev/null >> ended
+# A restore that fails leaves the file to the next one, which finds the keys as in the backup, or no table of them.
+if sql -Ne "SELECT id, 'revoked' FROM petstore_keys.api_keys WHERE revoked_at > 0
+  UNION SELECT id, 'rotated' FROM petstore_keys.api_keys WHERE replaced_by IS NOT NULL" < /dev/null > ended.new; then
+  cat ended.new >> ended
+else
+  [ -e ended ]
+fi
+rm ended.new
 sql
 # Callers remember revisions that are gone now: docs/operations/databases.md, "After a restore".
 docker compose run --rm stock restored

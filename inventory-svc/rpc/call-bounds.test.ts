@@ -35,7 +35,7 @@ async function serve(changesAfter = noChanges, overrides: Partial<HandlerDeps> =
   const server = createRpcServer({
     handlers,
     credentials: ServerCredentials.createInsecure(),
-    maxConnectionAgeMs: 60_000,
+    maxConnectionAgeMs: 600_000,
     connectionGraceMs: 60_000,
   });
   stack.defer(() => server.close(0));
@@ -123,7 +123,7 @@ test("a connection carries at most 1,024 calls at a time", async () => {
   expect(settings).toMatchObject({ maxConcurrentStreams: 1_024 });
 });
 
-describe("a message that its caller does not take for 15 s ends the call", () => {
+describe("a message that its caller does not take for a minute ends the call", () => {
   beforeEach(() => {
     const others = ["Date", "nextTick", "performance", "setImmediate", "setInterval", "queueMicrotask"] as const;
     jest.useFakeTimers({ doNotFake: [...others] });
@@ -159,7 +159,7 @@ describe("a message that its caller does not take for 15 s ends the call", () =>
     stream.end(framed(Buffer.alloc(0)));
     await asked.promise;
     await meanwhile();
-    jest.advanceTimersByTime(14_500);
+    jest.advanceTimersByTime(59_500);
     await meanwhile();
     expect(stream.closed).toBe(false);
     jest.advanceTimersByTime(1_000);

@@ -87,10 +87,10 @@ export function serverStream<Req, Res>(
 }
 
 /**
- * The longest wait until a caller takes a message. Its call keeps a place of those for lists or watches, a page of
- * entries, and a stop of the service.
+ * The longest wait until a caller has room for a message. Its call keeps a place of those for lists or watches, a page
+ * of entries, and a stop of the service. One that reads slowly may make room for 4 MiB at a time.
  */
-const maxUntakenMs = 15_000;
+const maxUntakenMs = 60_000;
 
 /**
  * Resolves when a message is on its way. One that the caller does not read holds up only the next one of its stream,

@@ -224,7 +224,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 2,
     what: "nothing wakes a request that waits for a change",
     file: "gateway/inventory/list/stock-list.ts",
-    find: "    else if (this.#snapshot !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));\n",
+    find: "    else if (next !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));\n",
     replace: "",
   },
   {
@@ -443,9 +443,9 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 2,
     what: "a list that was loaded again wakes no wait",
     file: "gateway/inventory/list/stock-list.ts",
-    find: `    if (isFirstAfterLoad) this.#onChange(undefined);
-    else if (this.#snapshot !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));`,
-    replace: "    if (this.#snapshot !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));",
+    find: `    if (!whole || isPartial) this.#onChange(undefined);
+    else if (next !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));`,
+    replace: "    if (next !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));",
   },
   {
     promise: 5,

@@ -163,11 +163,18 @@ function settings() {
 }
 
 async function revokeKeys(keyIds: readonly string[], options: Output): Promise<void> {
-  const revoked = await withAdmin((admin) => Array.fromAsync(keyIds, (keyId) => admin.revoke(keyId)));
-  await notifyGateways(settings().REDIS_URL, ...keyIds);
-  for (const { keyId, account, revokedAtMs } of revoked) {
-    const json = { keyId, account, revokedAt: isoTime(revokedAtMs) };
-    print(options, json, `Key ${keyId} of account '${account}' is revoked since ${shownTime(revokedAtMs, "-")}.`);
+  const ended: string[] = [];
+  try {
+    await withAdmin(async (admin) => {
+      for (const keyId of keyIds) {
+        const { account, revokedAtMs } = await admin.revoke(keyId);
+        ended.push(keyId);
+        const json = { keyId, account, revokedAt: isoTime(revokedAtMs) };
+        print(options, json, `Key ${keyId} of account '${account}' is revoked since ${shownTime(revokedAtMs, "-")}.`);
+      }
+    });
+  } finally {
+    if (ended.length > 0) await notifyGateways(settings().REDIS_URL, ...ended); // also of those before an unknown one
   }
 }
 

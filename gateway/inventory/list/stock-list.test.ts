@@ -9,7 +9,7 @@ import { InvariantError } from "../../../runtime/invariant.ts";
 import { collectGarbage } from "../../../test/support/garbage.ts";
 import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
 import type { CheckProgress } from "./load-list.ts";
-import { type Body, Snapshot } from "./snapshot.ts";
+import { type Body, epochTag, Snapshot } from "./snapshot.ts";
 import { nextSnapshot, StockList } from "./stock-list.ts";
 
 const { jest } = import.meta;
@@ -86,6 +86,25 @@ describe("StockList", () => {
     expect(text((await list.readFresh()).plain())).toBe(stock.json());
     expect([stock.checks, stock.loads]).toEqual([12, 1]);
     expect(text(before.plain())).toBe(json);
+  });
+
+  test("while a check comes in several answers, the list before it still tells what has changed", async () => {
+    const stock = new Stock();
+    for (let i = 0n; i < 1_000n; i++) stock.set(i, 1);
+    const list = new StockList(stock, timeoutMs);
+    const before = await list.readFresh();
+    stock.set(1n, 2);
+    const known = await list.readFresh();
+    for (let i = 0n; i < 1_000n; i++) stock.set(i, 3);
+    stock.maxChanges = 100;
+    const since = { epoch: epochTag(before.epoch), revision: before.revision };
+    const shown: string[] = [];
+    stock.before = async () => {
+      const { pieces, text: changes } = await list.changesSince(since, { accountId: "a", hasLeft: () => false });
+      shown.push(JSON.parse(changes ?? Buffer.concat(pieces).toString()).etag, list.last!.snapshot.etag);
+    };
+    await list.readFresh();
+    expect(shown).toEqual(Array(20).fill(known.etag));
   });
 
   test("a load during which more changes than an answer has ends with all of them", async () => {

@@ -32,8 +32,8 @@ export interface GzipList {
  * Reads are linearizable by one rule: a read uses only a check that began after the read did. Reads that arrive while a
  * check is under way share the next one.
  *
- * A read waits for at most one time-out, for the check under way and the next one together. A load, or a check with
- * many changes, may take longer while its parts keep coming.
+ * A read waits for at most one time-out, for the check under way and the next one together, and for another one until
+ * its list is compressed. A load, or a check with many changes, may take longer while its parts keep coming.
  */
 export class StockList {
   readonly #source: StockSource;
@@ -41,8 +41,13 @@ export class StockList {
   /** One snapshot is deflated at a time: each change makes another one, and a deflation keeps its own alive. */
   readonly #deflations: SharedRead<GzipList>;
   #snapshot: Snapshot | undefined;
-  /** The load that is under way while there is no snapshot; or that gives what a check has made of the list so far. */
-  #load: Pick<Load, "finish"> = new Load();
+  /**
+   * What a check with very many changes has made of the list so far. No reader sees it: some of its entries may be
+   * newer than its revision, as after a load.
+   */
+  #partial: Snapshot | undefined;
+  /** The load that is under way while there is no snapshot. */
+  #load = new Load();
   /** Removals by a revision up to this one may be missing from the list. */
   #floor = 0n;
   /**
@@ -145,7 +150,7 @@ export class StockList {
       const checked = await this.#checkOnce();
       if (checked instanceof Snapshot) return checked;
       if (checked === "reset") resets += 1;
-      else this.#checks.progress();
+      else this.#progress();
     }
     throw new ApiError("service_unavailable", { cause: new Error("the services do not agree on the stock's epoch") });
   }
@@ -153,34 +158,42 @@ export class StockList {
   /**
    * Checks the list.
    *
-   * @returns "reset", or "more" after the first of many changes. Then nothing keeps the old list any more, not even
+   * @returns "more" after the first of many changes; "reset", and then nothing keeps the old list any more, not even
    *   this function
    */
   async #checkOnce(): Promise<Snapshot | "reset" | "more"> {
-    const isFirstAfterLoad = this.#snapshot === undefined;
-    const snapshot = this.#snapshot ?? (await this.#load.finish(this.#source, () => this.#checks.progress()));
+    const whole = this.#snapshot;
+    const isPartial = this.#partial !== undefined;
+    const snapshot = this.#partial ?? whole ?? (await this.#load.finish(this.#source, () => this.#progress()));
     // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
     const { epoch, revision } = snapshot;
     const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
     // Not before: after a failed check, the next one begins with what is loaded.
-    if (isFirstAfterLoad) this.#load = new Load();
+    if (!whole) this.#load = new Load();
     if (changes.kind === "changes") {
       refuseOlder(snapshot, changes);
-      invariant(isFirstAfterLoad || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");
+      invariant(!whole || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");
     }
-    this.#snapshot = undefined; // also after an edit that fails: the next read then loads the list again
+    // Also after an edit that fails: the next read then loads the list again.
+    this.#snapshot = this.#partial = undefined;
     if (changes.kind === "reset") return "reset";
     const next = nextSnapshot(snapshot, changes);
     if (changes.more) {
-      this.#load = { finish: async () => next }; // as after a load, the next answer makes it whole
+      this.#snapshot = whole;
+      this.#partial = next;
       return "more";
     }
     this.#snapshot = next;
     this.#floor = changes.floor;
     this.#checkedAtMs = Date.now();
-    if (isFirstAfterLoad) this.#onChange(undefined);
-    else if (this.#snapshot !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));
-    return this.#snapshot;
+    if (!whole || isPartial) this.#onChange(undefined);
+    else if (next !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));
+    return next;
+  }
+
+  #progress(): void {
+    this.#checks.progress();
+    this.#deflations.progress(); // one may wait for the list
   }
 }
 

@@ -28,7 +28,7 @@ export function sendBody(
   if (request.method === "HEAD") response.end();
   else if (body.text !== undefined) response.end(body.text, "latin1");
   else {
-    forgetHead(request, contextOf(response)); // its reader may take an hour
+    if (body.length > socketBufferBytes) forgetHead(request, contextOf(response)); // its reader may take an hour
     return streamBody(response, body, { stallTimeoutMs });
   }
   return undefined;
