@@ -283,19 +283,21 @@ class Judge {
         const era = this.#eraAt(atMs);
         const isPossible = (change: AskedChange, place: number) =>
           change.petId === petId && !used.has(`${place} ${era}`) && this.#mayHaveHappened(change, era, atMs);
-        let found = free.findIndex((change, place) => isPossible(change, place) && hasEffect(change, before, state));
+        let makers = free.filter((change, place) => isPossible(change, place) && hasEffect(change, before, state));
         // What a change has found that no commit shows is not known.
-        if (found === -1 && this.#hidesStates(state.at))
-          found = free.findIndex((change, place) => isPossible(change, place) && mayLeave(change, state));
-        if (found === -1) {
+        if (makers.length === 0 && this.#hidesStates(state.at))
+          makers = free.filter((change, place) => isPossible(change, place) && mayLeave(change, state));
+        // Of several that want the same, one that was not too late has made it.
+        const maker = makers.find((change) => this.#undone(change, state, changes).length === 0) ?? makers[0];
+        if (!maker) {
           this.#fail(
             `entry ${petId} has revision ${state.revision} (${state.quantity}) by no change that may have made it`,
           );
           continue;
         }
-        used.add(`${found} ${era}`);
-        this.#judgeGroup(free[found]!, state);
-        this.#judgeLate(free[found]!, state, changes);
+        used.add(`${free.indexOf(maker)} ${era}`);
+        this.#judgeGroup(maker, state);
+        for (const fault of this.#undone(maker, state, changes)) this.#fail(fault);
       }
     }
   }
@@ -398,12 +400,17 @@ class Judge {
     return makers.length > 0;
   }
 
-  /** A change whose failure was answered must not be written over one that began after that answer. */
-  #judgeLate(change: AskedChange, state: Placed, changes: readonly AskedChange[]): void {
+  /**
+   * A change whose failure was answered must not be written over one that began after that answer.
+   *
+   * @returns what it was written over
+   */
+  #undone(change: AskedChange, state: Placed, changes: readonly AskedChange[]): string[] {
     // A call outside of sessions may come late: `docs/guarantees.md`.
-    if (change.kind !== "set" && change.kind !== "adjust") return;
-    if (change.attempts.some(({ outcome }) => outcome.kind !== "unknown" || !outcome.isAnswered)) return;
+    if (change.kind !== "set" && change.kind !== "adjust") return [];
+    if (change.attempts.some(({ outcome }) => outcome.kind !== "unknown" || !outcome.isAnswered)) return [];
     const answeredMs = Math.max(...change.attempts.map(({ returnMs }) => returnMs));
+    const undone: string[] = [];
     for (const other of changes) {
       if (other.petId !== change.petId || other === change) continue;
       for (const { callMs, returnMs, outcome } of other.attempts) {
@@ -412,12 +419,13 @@ class Judge {
         // One that found the entry as it wanted it has the revision of an older change.
         const isEarlier = at <= state.at && this.#commits[at]!.atMs > callMs;
         if (isEarlier || (other.kind === "set" && this.#commits[state.at]!.atMs > returnMs)) {
-          this.#fail(
+          undone.push(
             `entry ${change.petId}: what failed by ${answeredMs.toFixed(0)} was written as ${state.revision} over ${outcome.revision}, which was asked for at ${callMs.toFixed(0)}`,
           );
         }
       }
     }
+    return undone;
   }
 }
 
