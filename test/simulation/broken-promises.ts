@@ -89,13 +89,6 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     promise: 1,
-    what: "a deadline takes the clock of the service for as fast as its own",
-    file: "client/session.ts",
-    find: "(endMs - this.#acceptedMs) * slowestRate",
-    replace: "endMs - this.#acceptedMs",
-  },
-  {
-    promise: 1,
     what: "the head is read without a lock",
     file: "inventory-svc/stock/write.ts",
     find: 'head().select(serverColumns(db), "epoch", "revision").forUpdate()',
