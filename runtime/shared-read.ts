@@ -13,8 +13,8 @@ export interface Patience {
 
 /**
  * Maximum questions that are answered in one turn of the event loop: their callers use the answer in the same turn, and
- * all other work waits for that. Smaller groups would cost more: each joins a read of its own again
- * (docs/performance.md).
+ * all other work waits for that. Smaller groups cost more: their callers come back at different times, and
+ * so need a read for each group (docs/performance.md).
  */
 export const answersPerTurn = 256;
 

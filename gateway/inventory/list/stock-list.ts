@@ -111,7 +111,7 @@ export class StockList {
    * Makes the difference between the list at a revision and now, from memory. To be called after `readFresh`.
    *
    * @param since an `ETag` of the list
-   * @param reader accounts take turns, and for readers who have left nothing is made
+   * @param reader accounts take turns; nothing is made for a reader that has left
    * @returns what `renderDifference` makes
    * @throws ApiError changes_unavailable for a position of another epoch, of the future or below the floor, and for too
    *   many changes; ApiError timeout

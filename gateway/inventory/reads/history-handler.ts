@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { RequestHandler } from "express";
 import type { EntryThen, PastChange } from "../../../client/past-changes.ts";
 import { Shares } from "../../../runtime/shares.ts";
-import { ApiError } from "../../http/api-error.ts";
+import { unavailable } from "../../admission/admission-errors.ts";
 import { queryOf, queryValue, readWholeNumber } from "../../http/query.ts";
 import { contextOf, reverifyAfter } from "../../http/request-context.ts";
 import { readEntryTag, readPetId } from "../input.ts";
@@ -30,7 +30,7 @@ export function getInventoryHistory({ stock, admission, ...sending }: HistoryOpt
     const petId = readPetId(request.params.petId);
     const { limit, before } = readPage(request);
     const { accountId } = contextOf(response).principal!;
-    if (!reads.take(accountId)) throw new ApiError("service_unavailable", tooMany);
+    if (!reads.take(accountId)) throw unavailable(tooMany);
     // One more than asked for tells whether there is another page.
     const page = stock.history(petId, before, limit + 1).finally(() => reads.release(accountId));
     const changes = await reverifyAfter(page, response, admission.reverifyCaller);
@@ -42,10 +42,7 @@ export function getInventoryHistory({ stock, admission, ...sending }: HistoryOpt
   };
 }
 
-const tooMany = {
-  cause: new Error("the account has its share of reads of histories"),
-  headers: { "Retry-After": "1" },
-};
+const tooMany = new Error("the account has its share of reads of histories");
 
 /** @throws ApiError invalid_request */
 function readPage(request: IncomingMessage): { readonly limit: number; readonly before: bigint | undefined } {

@@ -86,7 +86,7 @@ test("while a list is sent, nothing is kept of the head of its request", async (
   expect(JSON.stringify({ rawHeaders, headers, url }).length).toBeLessThan(100);
 });
 
-test("a reader of changes whose connection has closed counts as one who has left", async () => {
+test("a reader of changes has left once its connection has closed", async () => {
   const asked = Promise.withResolvers<{ readonly hasLeft: () => boolean }>();
   const list = {
     readFresh: async () => new Snapshot("12345678", 1n, []),
