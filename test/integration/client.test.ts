@@ -423,15 +423,17 @@ describe("failing services", () => {
     ["an address without a service", async () => `127.0.0.1:${await freePort()}`],
     ["a name without an address", async () => "dns:///nowhere.invalid:50051"],
   ])("a call to %s was certainly not sent, and says so", async (_name, address) => {
-    const away = createInventoryClient({ address: await address() });
+    // Updates are tried again for 0.5 s. No call meets its deadline: the look-up of a name may take seconds.
+    const away = createInventoryClient({ address: await address(), timeoutMs: 500 });
     stack.defer(() => away.close());
+    const options = { timeoutMs: 30_000 };
     const calls = [
-      away.setStatus({ petId: 1n, status: "sold" }),
-      away.create({ petId: 1n, quantity: 1 }),
-      away.remove(1n),
-      away.get(1n),
-      away.history(),
-      away.update({ petId: 1n, quantity: 1 }, { timeoutMs: 500 }),
+      away.setStatus({ petId: 1n, status: "sold" }, options),
+      away.create({ petId: 1n, quantity: 1 }, options),
+      away.remove(1n, options),
+      away.get(1n, options),
+      away.history({}, options),
+      away.update({ petId: 1n, quantity: 1 }, options),
     ];
     const ends = await Promise.all(
       calls.map((call) => call.catch(({ code, errorReason, mayHaveHappened }) => [code, errorReason, mayHaveHappened])),
