@@ -4,7 +4,8 @@
 set -eu
 cd "$(dirname "$0")"
 docker compose build
-docker compose run --rm migrate
+# Alone: Compose would replace the containers that it depends on, too, where their part of compose.yaml has changed.
+docker compose run --rm --no-deps migrate
 docker compose exec -T mysql sh -s grants < accounts.sh
 for tier in inventory-svc gateway; do
   old=$(docker compose ps --all --quiet "$tier")

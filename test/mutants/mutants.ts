@@ -14,7 +14,10 @@ import { temporaryFolder } from "../support/stack.ts";
 import { count, createTool } from "../support/tools.ts";
 import { type Mutation, mutationsOf, planted } from "./mutations.ts";
 
-/** The folders whose faults are planted, with the suites beyond the unit tests that should notice them. */
+/**
+ * The folders of the product, with the suites beyond the unit tests that should notice faults in them. A file belongs
+ * to the first folder that it lies in.
+ */
 const areas: Readonly<Record<string, readonly string[]>> = {
   "gateway/limits/": ["contract/rate-limits", "contract/own-account", "integration/redis-windows"],
   "gateway/admission/": ["contract/authentication", "contract/rate-limits", "contract/temporary-bans"],
@@ -43,7 +46,30 @@ const areas: Readonly<Record<string, readonly string[]>> = {
     "integration/watch",
     "integration/database-migrations",
   ],
-  "inventory-svc/rpc/": ["integration/inventory-service.test", "integration/adjustments", "integration/watch"],
+  "inventory-svc/rpc/": ["integration/inventory-service", "integration/adjustments", "integration/watch"],
+  "gateway/passthrough/": ["contract/store-routes", "integration/pass-through"],
+  "gateway/": ["contract/error-answers", "contract/openapi", "integration/gateway-life", "integration/observability"],
+  "inventory-svc/": ["integration/mutual-tls", "integration/stock-cli", "integration/inventory-service-life"],
+  "client/": [
+    "contract/update-inventory",
+    "contract/idempotency-key",
+    "contract/list-inventory",
+    "integration/client.test",
+    "integration/shared-messages",
+    "integration/late-write",
+  ],
+  "runtime/": [
+    "contract/list-inventory",
+    "contract/update-inventory",
+    "integration/stock-store",
+    "integration/database",
+    "integration/old-primary",
+    "integration/certificate-reload",
+    "integration/operator-faults",
+    "integration/log",
+  ],
+  "proto/": ["contract/list-inventory", "contract/update-inventory", "integration/client.test"],
+  "rest-client/": ["integration/rest-client"],
 };
 
 const resultsPath = ".data/mutants.jsonl";
@@ -77,8 +103,11 @@ report();
 
 async function findMutants(): Promise<Mutant[]> {
   const tracked = (await output("git", ["ls-files", ...Object.keys(areas)])).split("\n");
-  const sources = tracked.filter((file) => /(?<!\.test)\.ts$/.test(file));
+  const sources = tracked.filter((file) => /(?<!\.test)\.ts$/.test(file) && !file.startsWith("proto/gen/"));
   const chosen = sources.filter((file) => tool.args.length === 0 || tool.args.some((path) => file.startsWith(path)));
+  for (const path of tool.args) {
+    if (!sources.some((file) => file.startsWith(path))) tool.error(`no source of the product is at ${path}`);
+  }
   const found: Mutant[] = [];
   for (const file of chosen) {
     const source = await readFile(file, "utf8");
@@ -167,7 +196,7 @@ function report(): void {
   const byArea = Map.groupBy(mutants, ({ file }) => Object.keys(areas).find((area) => file.startsWith(area))!);
   for (const [area, ofArea] of byArea) {
     const survived = ofArea.filter(({ key }) => known.get(key) === "survived").length;
-    console.log(`${area.padEnd(22)} ${ofArea.length - survived} of ${ofArea.length} found`);
+    console.log(`${area.padEnd(24)} ${ofArea.length - survived} of ${ofArea.length} found`);
   }
   const survivors = mutants.filter(({ key }) => known.get(key) === "survived");
   console.log(`${mutants.length - survivors.length} of ${mutants.length} found by a test; not found:`);
