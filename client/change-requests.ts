@@ -33,7 +33,7 @@ export type QuantityChange =
       /** 0 to 2147483647. */
       readonly quantity: number;
       readonly delta?: undefined;
-      /** An update happens once by an `idempotencyKey`. */
+      /** Not for an update: that happens once by an `idempotencyKey`. */
       readonly requestId?: undefined;
     })
   | (AnyQuantityChange & {

@@ -94,11 +94,11 @@ class KnownOutcomes {
   readonly #request: ChangeRequest;
   /** Whether the changes happen once, however often they are sent. */
   readonly isOnce: boolean;
-  /** In the order of the changes; empty before the end of the first attempt. */
+  /** The outcome of each change so far, in their order; empty before the end of the first attempt. */
   readonly outcomes: ChangeOutcome[] = [];
   /** The places of the changes for which another attempt is safe and may be of use. */
   #unsettled: readonly number[];
-  /** Until then an attempt that was not answered may still happen, by `performance.now()`. */
+  /** The time until which an attempt that was not answered may still happen, by `performance.now()`. */
   #mayHappenUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(request: ChangeRequest) {
@@ -155,9 +155,10 @@ class KnownOutcomes {
 }
 
 /**
- * Tells which changes of an attempt need no further attempt:
+ * Tells which changes of an attempt need no further attempt. The rows say what earlier attempts have left, the columns
+ * what this attempt has brought; inventory-error.ts says what decided, undone and unknown mean.
  *
- * | Before it | Made | Decided | Undone | Unknown |
+ * | Earlier attempts | Made | Decided | Undone | Unknown |
  * |---|---|---|---|---|
  * | nothing, or certainly not made | settled | settled | again where it may help | likewise, if it happens once |
  * | may have been made, and may still be | settled | again | again | again |

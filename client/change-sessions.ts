@@ -98,7 +98,7 @@ export class ChangeSessions {
         waiting.state = "ended";
         clearTimeout(timer);
         this.#inFlight.release(owner, count);
-        // Else it would grow while no service takes from it.
+        // The queue would otherwise grow while no service takes from it.
         while (this.#waiting[0]?.state === "ended") this.#waiting.shift();
         resolve(outcomes);
       };

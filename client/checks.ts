@@ -20,13 +20,13 @@ export type StockChanges =
   | { readonly kind: "reset" }
   | {
       readonly kind: "changes";
-      /** After the changes. */
+      /** The position after the changes. */
       readonly position: Position;
       /** The latest state of each entry that was made, changed or removed, in any order. */
       readonly items: readonly ListedItem[];
       /** Removals by a revision up to this one are forgotten. */
       readonly floor: bigint;
-      /** The answer was cut off at `maxChanges`: what has changed since is known once the rest is asked for, too. */
+      /** Whether `maxChanges` cut the answer off: the changes are complete only once the rest was asked for, too. */
       readonly more: boolean;
     };
 
@@ -153,7 +153,7 @@ class RepeatedQuestion {
   readonly #answered = Promise.withResolvers<StockChanges>();
   readonly #endMs: number;
   readonly #timer = setInterval(() => void this.#ask(), lateMs);
-  /** The sessions that carry it. */
+  /** The sessions that carry the question. */
   readonly #asked = new Set<CheckSession>();
   /** Attempts that have not failed. */
   #attempts = 0;

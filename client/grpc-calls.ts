@@ -39,7 +39,7 @@ export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | u
 /** The longest time-out: grpc-js takes a deadline beyond 2^31 ms for one that has passed, and so do timers. */
 export const maxTimeoutMs = 24 * 86_400_000;
 
-/** What grpc-js makes of a call whose connection or stream was reset, here without this side's doing. */
+/** The statuses that grpc-js gives a call whose connection or stream was reset, but not by this side. */
 const lossStatuses: readonly StatusName[] = ["INTERNAL", "UNKNOWN", "RESOURCE_EXHAUSTED", "CANCELLED"];
 
 /** @param timeoutMs within its bound. @throws InventoryError, or the reason of the signal */

@@ -6,8 +6,8 @@ import { InventoryError, notSent, type StatusName, toInventoryError, toRefusalOr
 export const lateMs = 1_000;
 
 /**
- * The rate of a service's clock that is still safe, as a share of that of this one: while NTP slews a clock, it runs at
- * another rate.
+ * The slowest that a service's clock may run, as a share of the rate of this machine's clock: the rates differ while
+ * NTP slews one of them.
  */
 const slowestRate = 0.995;
 
@@ -21,7 +21,7 @@ interface Asked<Message> {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
   readonly silenceMs: number;
-  /** Started again for each message. */
+  /** The timer of the silence, started again for each message. */
   timer: NodeJS.Timeout | undefined;
 }
 

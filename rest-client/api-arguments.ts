@@ -3,7 +3,7 @@
 /**
  * Checks the names of options: one that is misspelt, such as `ifmatch`, must not be ignored.
  *
- * @param where what takes them
+ * @param where the name of what takes the options, for the message
  */
 export function toOptions<T extends object>(where: string, options: T, ...names: (keyof T & string)[]): T {
   if (typeof options !== "object" || options === null) throw new TypeError(`${where} takes ${listed(names)}`);

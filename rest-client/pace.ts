@@ -126,9 +126,9 @@ export class Windows {
 }
 
 /**
- * Whether an answer may have been overtaken: a window ends at least half its length before the one that is known, or
- * has more left. Ends are not exact: their times are whole seconds, and during a ban its end is told as that of every
- * window.
+ * Whether an answer may have been overtaken: a window in it ends more than half its length before the known one, or
+ * else has more left. Ends are not exact: their times are whole seconds, and during a ban its end is told as that of
+ * every window.
  */
 function isOlder(told: ToldWindow, known: ToldWindow | undefined, nowMs: number): boolean {
   if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs) return false;
@@ -155,9 +155,9 @@ export class Pace {
   /**
    * Resolves when the request may leave, with its number for `learn` or `lose` at the end of its attempt.
    *
-   * @throws InventoryApiError `api_key_banned` during a ban, and for an impatient request `rate_limit_exceeded` when a
-   * spent window ends only after two minutes. While either lasts over a minute, one request a minute still leaves. Once
-   * `signal` is aborted, its reason
+   * @throws the reason of `signal` once that is aborted. InventoryApiError `api_key_banned` during a ban, and for an
+   * impatient request `rate_limit_exceeded` when a spent window ends only after two minutes. While either lasts over a
+   * minute, one request a minute still leaves
    */
   turn(isPatient: boolean, signal: AbortSignal | undefined): Promise<number> {
     return new Promise((resolve, reject) => {
@@ -180,7 +180,7 @@ export class Pace {
     });
   }
 
-  /** Counts a request that the account's windows do not, and that waits for none. @returns its number, for `learn` */
+  /** Counts a request that the account's windows leave out, so that it never waits. @returns its number, for `learn` */
   uncharged(): number {
     return this.#windows.sentUncharged();
   }

@@ -16,7 +16,7 @@ export interface SenderOptions {
 /** A request that may be sent more than once: an update among them has an Idempotency-Key. */
 export interface ApiRequest {
   readonly method?: "GET" | "PATCH" | "POST";
-  /** Below the base address, as `/inventory`. */
+  /** The path below the base address, as `/inventory`. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly body?: string;
@@ -35,7 +35,10 @@ export interface Answer {
   readonly text: string;
 }
 
-/** How long an answer may be silent, before it begins and within it: longer than a gateway itself repeats an update. */
+/**
+ * How long an answer may be silent, before it begins and within it: longer than a gateway with the default settings
+ * repeats an update.
+ */
 const silenceTimeoutMs = 45_000;
 /** How long a request that fails is repeated, beside the wait for the end of a window. */
 const patienceMs = 60_000;

@@ -24,8 +24,8 @@ function describeError(error: unknown, withStack: boolean): unknown {
 }
 
 /**
- * True for an error that its message explains, or that another process or the network is the cause of: drivers, grpc-js
- * and Node give it a code.
+ * True for an error that its message explains, or that another process or the network has caused: drivers, grpc-js and
+ * Node give it a code.
  */
 function needsNoStack(error: unknown): boolean {
   const { cause, code, name } = Object(error) as Partial<NodeJS.ErrnoException>;
@@ -56,7 +56,7 @@ export function createLogger(name: string, level: LogLevel, output = new LogOutp
     },
     prettify ? { write: (line: string) => output.write(prettify(line)) } : output,
   );
-  const always = log.child({}, { level: "warn" }); // at any LOG_LEVEL: nothing else shows that the log has a gap
+  const always = log.child({}, { level: "warn" }); // at any LOG_LEVEL: no other line shows that the log has a gap
   output.onGapEnd = (lines) => always.warn({ lines }, "lines of the log were lost: standard output did not take them");
   return log;
 }

@@ -86,8 +86,8 @@ export function listenAddress(byDefault: string) {
 }
 
 /**
- * A text of one form. The schema of the chart's values takes the form over, so it has to be one that Go's regular
- * expressions know, too: none that looks ahead or back.
+ * A text of one form. The values schema of the Helm chart (deploy/chart) has a copy of the pattern, so the pattern may
+ * use only what Go's regular expressions know, too: nothing that looks ahead or back.
  *
  * @param pattern of the whole text
  * @param error says what the text must be, or is a function that makes this message from the wrong text
@@ -156,9 +156,9 @@ export function drainFaults({
 }
 
 /**
- * A database URL: `sqlite:path/to/file` or `mysql://user:password@host:port/database`, with `?ssl=true` for TLS. The
- * server's certificate is compared with the host, which is a name then: for an address the driver would compare it with
- * `localhost`.
+ * A database URL: `sqlite:path/to/file` or `mysql://user:password@host:port/database`, with `?ssl=true` for TLS. With
+ * TLS the host must be a name, with which the server's certificate is compared: for an address the driver would compare
+ * the certificate with `localhost`.
  */
 export function databaseUrl(byDefault: string) {
   return z

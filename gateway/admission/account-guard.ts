@@ -38,8 +38,8 @@ export function keyedUpdateLimit(perDay: number): GuardLimit {
 
 /**
  * What `RateLimiterRedis` runs: it adds points only if all of them fit, so that a large request which is refused takes
- * nothing from smaller ones. When the clock of Redis has been set back since a window began, it begins again. ARGV:
- * points to add, seconds, points of the limit. Returns the sum and its time left in ms.
+ * nothing from smaller ones. When the clock of Redis was set back to before a window began, the window begins again.
+ * ARGV: points to add, seconds, points of the limit. Returns the sum and its time left in ms.
  */
 export const guardScript = `
 local ttl = redis.call('pttl', KEYS[1])
@@ -142,7 +142,10 @@ export class AccountGuard {
   }
 }
 
-/** More time left than the window's length means that the clock was set back: so it is capped. */
+/**
+ * Makes a decision of what a limiter has answered. The time left is cut to the window's length: more than that means
+ * that the clock was set back.
+ */
 function decision(window: Window, admitted: boolean, { remainingPoints, msBeforeNext }: RateLimiterRes): Decision {
   const nowMs = Date.now();
   const resetAtMs = nowMs + Math.min(msBeforeNext, window.seconds * 1_000);

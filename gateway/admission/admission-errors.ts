@@ -10,7 +10,7 @@ export function overLimit(decision: Decision, { headers, ...options }: ApiErrorO
   });
 }
 
-/** The answer while something that a request needs is away or taken, which may soon be over. */
+/** The answer while what a request needs cannot be reached, or its account's share is in use: both may soon be over. */
 export function unavailable(cause: unknown): ApiError {
   return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
 }

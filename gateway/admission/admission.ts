@@ -51,8 +51,8 @@ export interface OperationAccess {
   /** True for operations that cost no quota and also serve banned keys; `ownAccountGuard` limits them. */
   readonly isUncharged?: boolean;
   /**
-   * Prefetch, which runs in parallel with the decision about the limits; the handler finds its promise in
-   * `context.prefetched`. Skipped without the scope, and when this gateway already knows that nothing is left.
+   * Begins to load what the handler will need, while the limits are decided; the handler finds the promise in
+   * `context.prefetched`. Not called without the scope, nor when this gateway already knows that nothing is left.
    *
    * @param arrivedMs the arrival of the request, by `performance.now()`
    */

@@ -29,8 +29,9 @@ export interface StrikesOptions {
 }
 
 /**
- * For this long after the first 429 of a wait, further 429s are no strikes. Their requests may have been sent before
- * that 429 arrived: they were in the network, or behind another request of their connection.
+ * A 429 tells its caller until when to wait. For this long after the first 429 of such a wait, further ones are no
+ * strikes. Their requests may have been sent before that 429 arrived: they were in the network, or behind another
+ * request of their connection.
  */
 const underWayMs = 1_000;
 

@@ -163,7 +163,7 @@ export class Connection {
     }
   }
 
-  /** The first place where the open request may end. Nothing after it may be parsed yet. */
+  /** The first place where a head, or the body of the open request, may end. Nothing after it may be parsed yet. */
   #endOfPiece(bytes: Buffer, start: number): number {
     if (this.#bodyLeft > 0) {
       const end = Math.min(start + this.#bodyLeft, bytes.length);
@@ -173,7 +173,7 @@ export class Connection {
     // An empty line ends heads and chunked bodies. Its beginning may be in the bytes that came before these.
     let end = isBreak(bytes[start]) ? start : bytes.indexOf(emptyLine, start);
     if (end === -1) return bytes.length;
-    // A head ends a piece: a further line break may belong to the body. Those after a chunked body go with it.
+    // After a head, a further line break may belong to the body. Line breaks after a chunked body go with its bytes.
     if (this.#open === undefined) return end === start ? end + 1 : end + emptyLine.length;
     while (isBreak(bytes[end])) end += 1;
     return end;
@@ -242,7 +242,7 @@ export class Connection {
     if (this.#parsed === "nothing" || this.#mayHoldRequest) return;
     if (this.#open?.req.complete) this.endAfterOpen();
     else if (this.#end === "of room") this.close();
-    // The parser ignores the end of a body once the head has asked for an upgrade.
+    // Reported here, because the parser would ignore a missing end of the body when the head has asked for an upgrade.
     else if (this.#open) this.#onInvalid("cut short");
     else this.#endParsing(); // a part of a head is an error of the parser now
   }

@@ -4,7 +4,7 @@ import parseurl from "parseurl";
 import { ApiError } from "./api-error.ts";
 import { noneNamed } from "./request.ts";
 
-/** The longest query, in characters. 100 petIds take 2.3 KB at most; reading what a whole head may hold takes 1 ms. */
+/** The longest query, in characters. 100 petIds need 2.3 KB; one as long as a whole head would take 1 ms to read. */
 const maxQuery = 4_096;
 
 /**

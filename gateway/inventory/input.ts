@@ -167,8 +167,8 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
 }
 
 /**
- * Makes the fingerprint that tells a repeat from any other request with the same key, also of another operation. The
- * ledger keeps it, so its form must not change: repeats of earlier requests would get 422.
+ * Makes the fingerprint that tells a repeat from every other request with the same key, even one to another operation.
+ * The ledger keeps it, so its form must not change: repeats of earlier requests would get 422.
  */
 export function fingerprintOf(operation: string, asked: readonly (AskedUpdate | AskedAdjustment)[]): string {
   const parts = asked.map(({ petId, precondition, reason, ...change }) => {

@@ -11,11 +11,11 @@ import type { StockSource } from "./list/load-list.ts";
 import { fromAdjustmentError, fromServiceError } from "./public-errors.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
-  /** How long updates without an Idempotency-Key may take, and each part of a list or of the answer to a check. */
+  /** How long updates without an Idempotency-Key may take, and each part of a list or of the changes of a check. */
   readonly callTimeoutMs: number;
   /** How long updates with an Idempotency-Key are repeated. */
   readonly keyedTimeoutMs: number;
-  /** Gets every check at its end. */
+  /** Gets every check, which is the question what has changed since a position, at its end. */
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
 }
 
@@ -63,7 +63,10 @@ export interface StockClient extends StockSource {
   close(): void;
 }
 
-/** Maximum changes of the list in one turn of the event loop, but for those of one part. */
+/**
+ * Changes at which the answer to a check is cut off: the list takes an answer over in one turn of the event loop. The
+ * message that reaches the number is still taken whole.
+ */
 const maxChanges = 50_000;
 
 /** @throws Error that says what is wrong with the TLS files */

@@ -8,8 +8,8 @@ import { lengthsMs } from "./limit-rule.ts";
 /** A fixed window of time. */
 export interface Window {
   /**
-   * Of an account `minute` and `day`, of an address `minute`. A window of an account guard has a name of its own:
-   * clients tell an account's windows apart by their names.
+   * `minute` or `day` for a window of an account, `minute` for that of an address. A window of an account guard has a
+   * name of its own: clients tell an account's windows apart by their names.
    */
   readonly name: string;
   /** Its length. An account's counts take theirs from `lengthsMs`, by the window's place. */

@@ -66,11 +66,11 @@ export type PastChange = {
     readonly kind: "set" | "adjust" | "status" | "create" | "remove" | "import";
     /** Null where there was no entry. */
     readonly quantityBefore: number | null;
-    /** Null where there is no entry then. */
+    /** Null where there is no entry after the change. */
     readonly quantityAfter: number | null;
     /** Null where there was no entry. */
     readonly statusBefore: string | null;
-    /** Null where there is no entry then. */
+    /** Null where there is no entry after the change. */
     readonly statusAfter: string | null;
     /** Who made it: your account, another account, one of this store's own services, or an operator. */
     readonly by: "you" | "other" | "internal" | "operator";
@@ -85,7 +85,7 @@ export type PastChange = {
 export type RateLimitStatus = {
     /** The plan of the account. */
     readonly plan: "free" | "pro" | "business" | "enterprise";
-    /** The windows of the account, which begin and end by the clock at a time of its own. */
+    /** The windows of the account. They begin and end by the clock, at times that differ by account. */
     readonly windows: readonly ({
         readonly name: "minute" | "day";
         /** Requests that the window admits. */

@@ -275,9 +275,9 @@ class Windows {
     }
 }
 /**
- * Whether an answer may have been overtaken: a window ends at least half its length before the one that is known, or
- * has more left. Ends are not exact: their times are whole seconds, and during a ban its end is told as that of every
- * window.
+ * Whether an answer may have been overtaken: a window in it ends more than half its length before the known one, or
+ * else has more left. Ends are not exact: their times are whole seconds, and during a ban its end is told as that of
+ * every window.
  */
 function isOlder(told, known, nowMs) {
     if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs)
@@ -295,9 +295,9 @@ class Pace {
     /**
      * Resolves when the request may leave, with its number for `learn` or `lose` at the end of its attempt.
      *
-     * @throws InventoryApiError `api_key_banned` during a ban, and for an impatient request `rate_limit_exceeded` when a
-     * spent window ends only after two minutes. While either lasts over a minute, one request a minute still leaves. Once
-     * `signal` is aborted, its reason
+     * @throws the reason of `signal` once that is aborted. InventoryApiError `api_key_banned` during a ban, and for an
+     * impatient request `rate_limit_exceeded` when a spent window ends only after two minutes. While either lasts over a
+     * minute, one request a minute still leaves
      */
     turn(isPatient, signal) {
         return new Promise((resolve, reject) => {
@@ -320,7 +320,7 @@ class Pace {
             this.#next();
         });
     }
-    /** Counts a request that the account's windows do not, and that waits for none. @returns its number, for `learn` */
+    /** Counts a request that the account's windows leave out, so that it never waits. @returns its number, for `learn` */
     uncharged() {
         return this.#windows.sentUncharged();
     }
@@ -371,7 +371,10 @@ class Pace {
 function refusal(code, message, retryAfterMs) {
     return new InventoryApiError(code, message, { status: 429, retryAfterMs: Math.ceil(retryAfterMs) });
 }
-/** How long an answer may be silent, before it begins and within it: longer than a gateway itself repeats an update. */
+/**
+ * How long an answer may be silent, before it begins and within it: longer than a gateway with the default settings
+ * repeats an update.
+ */
 const silenceTimeoutMs = 45_000;
 /** How long a request that fails is repeated, beside the wait for the end of a window. */
 const patienceMs = 60_000;
@@ -542,7 +545,7 @@ function endOfDifferences(error) {
 /**
  * Checks the names of options: one that is misspelt, such as `ifmatch`, must not be ignored.
  *
- * @param where what takes them
+ * @param where the name of what takes the options, for the message
  */
 function toOptions(where, options, ...names) {
     if (typeof options !== "object" || options === null)

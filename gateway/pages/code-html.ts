@@ -5,7 +5,7 @@ const keywords =
   "as async await break catch class const continue def defer do done else except export for from func function if " +
   "import in let map new nil package return then throw try type while with";
 
-/** What the languages of the samples have in common; a name of a member, such as `"petId":`, is no text. */
+/** Matches a token of any language of the samples. The name of a member, such as `"petId":`, is no text. */
 const token = new RegExp(
   [
     /(?<comment>(?<=^|\s)(?:#|\/\/) .*$)/,

@@ -121,7 +121,7 @@ function programHtml(document: ShownDocument): string {
   return `<section class="row" aria-labelledby="program">
 <div class="text">
 <h2 id="program">A complete program</h2>
-<p>It reads the stock, sells one of the first pet, and reads what has changed since, in each language without a library. Use it as a beginning of your own:</p>
+<p>It reads the stock, sells one animal of the first entry, and reads what has changed since, in each language without a library. Use it as a beginning of your own:</p>
 <ul>
 <li>The list is read once. From its <code>ETag</code> on, <code>/inventory/changes</code> has what is new.</li>
 <li>The sale has an <code>Idempotency-Key</code>, so it happens once, however often it is sent.</li>

@@ -54,7 +54,7 @@ function badges({ deprecated, "x-experimental": experimental }: PlacedOperation)
   return names.map((name) => ` <span class="badge ${name}">${name}</span>`).join("");
 }
 
-/** The same in each language; the script shows the one that the reader has chosen. */
+/** Renders a sample in each language; the script of the page shows the language that the reader has chosen. */
 export function samplesHtml(samples: readonly CodeSample[], label: string): string {
   const buttons = samples.map(
     ({ lang }) => `<button type="button" data-choice="${lang}" aria-pressed="${lang === "curl"}">${lang}</button>`,

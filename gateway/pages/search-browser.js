@@ -89,7 +89,7 @@ export function enableSearch(headings) {
   }
 }
 
-/** The text with each of the words marked that it has. */
+/** Splits a text into parts, in which every occurrence of one of the words is marked. */
 function marked(text, words) {
   const escaped = words.map((word) => word.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"));
   const anyWord = new RegExp(`(${escaped.join("|")})`, "i");

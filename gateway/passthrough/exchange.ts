@@ -5,11 +5,11 @@ import { ApiError, type ErrorCode } from "../http/api-error.ts";
 import { copyHead } from "./forwarded-headers.ts";
 
 export interface ExchangeOptions {
-  /** Of the upstream, as `pets`. */
+  /** The name of the upstream, as `pets`. */
   readonly name: string;
-  /** Of the record, at the upstream. */
+  /** The path of the record at the upstream. */
   readonly path: string;
-  /** To the client. */
+  /** The response to the client. */
   readonly response: ServerResponse;
   readonly next: (error: ApiError) => void;
   /** The longest wait for a response head, and for each further piece of the body. */

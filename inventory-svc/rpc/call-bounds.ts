@@ -1,6 +1,6 @@
 /**
- * Bounds what one caller makes the service keep. Three of them need members of grpc-js 1.14 that are not in its types:
- * the tests with real connections fail when another version lacks them.
+ * Limits what one caller makes the service keep. Three of these functions use members that the types of grpc-js 1.14 do
+ * not have: when another version lacks them, the tests with real connections fail.
  */
 import { constants, type Http2Stream } from "node:http2";
 import { BinaryReader } from "@bufbuild/protobuf/wire";
@@ -46,7 +46,7 @@ export function resetCall(call: object): void {
  */
 const maxNumbers = 100_000;
 
-/** Reads messages of generated code. @throws RangeError in one with more numbers than a valid message has */
+/** Reads a message for the generated decoders. @throws RangeError for more numbers than a valid message has */
 class BoundedReader extends BinaryReader {
   #left = maxNumbers;
 

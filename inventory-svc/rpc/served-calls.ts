@@ -87,14 +87,15 @@ export function serverStream<Req, Res>(
 }
 
 /**
- * The longest wait until a caller has room for a message. Its call keeps a place of those for lists or watches, a page
- * of entries, and a stop of the service. One that reads slowly may make room for 4 MiB at a time.
+ * The longest wait until a caller has room for a message. Meanwhile its call takes one of the places for lists or
+ * watches, keeps a page of entries in memory, and holds up a stop of the service. A caller that reads slowly may make
+ * room for 4 MiB at a time.
  */
 const maxUntakenMs = 60_000;
 
 /**
- * Resolves when a message is on its way. One that the caller does not read holds up only the next one of its stream,
- * and ends the call in the end.
+ * Resolves when a message is on its way. A message that the caller does not read holds up only the next one of its
+ * stream, and ends the call after `maxUntakenMs`.
  *
  * @throws the reason of `gone`
  */
@@ -129,7 +130,7 @@ const streamLifeMs = 8_000;
 /** A stream of questions, as the handler of one of them sees it. */
 export interface QuestionStream {
   readonly path: string;
-  /** Of the caller who opened it; see `certificateNames`. */
+  /** The names in the certificate of the caller that opened it; see `certificateNames`. */
   readonly certificateNames: string | undefined;
   /**
    * Makes a function that says whether an asker still waits.
@@ -142,7 +143,8 @@ export interface QuestionStream {
 
 /**
  * Makes a handler of a function that answers one question at a time, in their order. Flow control slows a caller that
- * sends questions faster than they are answered: only those that came in one frame, of 16 KiB, are decoded before.
+ * sends questions faster than they are answered: only questions that came in one frame, of 16 KiB, are decoded before
+ * it is their turn.
  *
  * A stream ends with OK between two questions: at the end of its life, and when the service stops. No question is taken
  * after that, so a question without an answer on such a stream has had no effect.

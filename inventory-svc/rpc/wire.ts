@@ -174,7 +174,8 @@ function withIdempotencyKey<C extends UpdateChange | AdjustChange>(
   isAllOrNothing: boolean,
 ): C[] {
   if (!isAllOrNothing) return changes.map((change) => ({ ...change, once: onceBy(key, change) }));
-  // An id has the index of its change and not the petId, so that a repeat with other entries meets the first records.
+  // An id has the index of its change and not its petId. So a repeat that names other entries finds the records of the
+  // first request, and is refused.
   const fingerprint = key.fingerprint || hashOf(changes.map((change) => `${change.petId} ${textOf(change)}`).join());
   return changes.map((change, i) => {
     const id = `${key.account} ${key.key} #${i}`;

@@ -67,8 +67,8 @@ export async function readCurrent<Row extends ServerRow>(
 }
 
 /**
- * Takes rows with `serverColumns` from the server that takes the writes alone. After another one no open connection is
- * used again.
+ * Takes rows with `serverColumns` only from the server that takes the writes. When another server has sent them, no
+ * connection that is open now is used again.
  *
  * @throws ReadOnlyServerError, SplitReadError
  */

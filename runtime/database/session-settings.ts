@@ -2,7 +2,7 @@
 
 /** The settings of every connection to MySQL: all that the statements rely on, whatever the server's defaults. */
 export function sessionSettings(silenceTimeoutMs: number): string {
-  // A wait for a lock ends with an error that can be retried, and sooner than a silence timeout of over a second.
+  // A wait for a lock ends with an error that can be retried; it ends before the silence timeout if that is over 1 s.
   const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));
   // A live process sends a ping after a quarter of this time.
   const silenceSeconds = Math.ceil((2 * silenceTimeoutMs) / 1_000);

@@ -1,4 +1,4 @@
-/** Checks the files of a SQLite database, about which SQLite itself says nothing or too late. */
+/** Checks the files of a SQLite database for faults that SQLite itself reports too late, or never. */
 import { accessSync, constants, existsSync, realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseStateError, migrateCommand } from "./database-errors.ts";
@@ -16,7 +16,8 @@ export function requireFile(filename: string): void {
 }
 
 /**
- * SQLite opens a file that it may only read, too, and the first update would then fail.
+ * Checks that a database can be written. SQLite also opens a file that this user may only read, and the first update
+ * would fail.
  *
  * @throws DatabaseStateError when this user may not write the file, its log, or the folder, in which the log is made
  */

@@ -119,7 +119,7 @@ function deprecatedUseByDay(db: Knex, table: Knex.CreateTableBuilder): void {
 function deprecatedUseByOperation(db: Knex, table: Knex.CreateTableBuilder): void {
   exactTexts(db, table);
   table.string("account_id", 32).notNullable();
-  // Names of foreign keys are unique in MySQL, and the table before has the default one.
+  // Names of foreign keys are unique in MySQL, and the old table, which still exists, has the default name.
   table.foreign("account_id", "deprecated_use_account_foreign").references("id").inTable("accounts");
   // For gateways of the previous version on MySQL, which name no operation. On SQLite such a gateway cannot write its
   // counts until it is updated.

@@ -1,7 +1,7 @@
 /**
  * Reads the arguments of the `keys` commands.
  *
- * Each function throws commander's InvalidArgumentError for any other text.
+ * Each function throws commander's InvalidArgumentError for a text that it does not take.
  */
 import { InvalidArgumentError } from "commander";
 import { parseIsoTime } from "../../../runtime/settings.ts";

@@ -4,8 +4,8 @@ import { connectRedis } from "../../limits/redis-connection.ts";
 import { KeyInvalidations } from "../keys/key-invalidations.ts";
 
 /**
- * Makes gateways look up changed keys or accounts at once. Without an invalidation they do so within 10 s, so a failed
- * one only prints a warning.
+ * Tells gateways over Redis which keys or accounts have changed, so that they look them up again at once. Without such
+ * a message they do so within 10 s, so a failure only prints a warning.
  *
  * @param redisUrl undefined where gateways have no Redis
  * @param ids of the keys or the accounts

@@ -46,7 +46,7 @@ export function storedKey(key: string, pepper: string): StoredKey {
   return { keyHash: hashKey(key, pepper), env: key.split("_")[1]!, pepper: pepperFingerprint(pepper) };
 }
 
-/** True for a text of the form of a key. The checksum tells a key with a typo. */
+/** True for a text of the form of a key. Its checksum finds typos. */
 export function isWellFormed(token: string): boolean {
   // The length comes first, so that a huge header costs nothing.
   if (token.length < minKeyLength || token.length > maxKeyLength || !keyPattern.test(token)) return false;
@@ -92,7 +92,7 @@ function isProven(key: string, proofSecret: string): boolean {
 
 function proof(text: string, proofSecret: string): string {
   const mac = createHmac("sha256", proofSecret).update(text).digest();
-  // Of 48 bits, so that no proof is more likely than another by more than 1 in 300,000.
+  // A number of 48 bits, so that no proof is more likely than another by more than 1 in 300,000.
   return base62(mac.readUIntBE(0, 6), proofLength);
 }
 

@@ -54,8 +54,8 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
     },
 
     async findByHash(keyHash) {
-      // Selects from one row of constants, so that even without such a key the answer has a row, which names its
-      // server.
+      // Selects from one row of constants, so that the answer has a row even without such a key: `readCurrent` reads
+      // from that row which server has answered.
       const query = db
         .from(db.raw("(select 1 as one) as one"))
         .leftJoin("api_keys as k", (on) => void on.on("k.key_hash", "=", db.raw("?", [keyHash])))
@@ -71,7 +71,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
       const expiresAtMs = toNumber(row.expires_at);
       if (expiresAtMs !== null && expiresAtMs <= now()) return null;
       const isFirstUse = row.line !== null && row.last_used_at === null;
-      // Another gateway was first, or a rotation has replaced the key.
+      // If it marks nothing, another gateway was first, or the key was replaced or revoked: look it up again.
       if (isFirstUse && !(await markUsed(row.id))) return await store.findByHash(keyHash);
       return {
         keyId: row.id,

@@ -11,15 +11,15 @@ export interface Chunk {
   readonly petIds: BigInt64Array<ArrayBuffer>;
   /** The revision that last changed each entry. */
   readonly revisions: BigInt64Array<ArrayBuffer>;
-  /** No entry has a later revision, so readers of changes pass over whole chunks. */
+  /** At least the latest revision of its entries. A search for later changes passes over the whole chunk. */
   readonly newest: bigint;
-  /** No entry was removed by an earlier revision. */
+  /** At most the revision of the first removal among its entries. */
   readonly firstRemoval: bigint;
-  /** How many are not removed. */
+  /** The number of entries that are not removed. */
   readonly liveCount: number;
-  /** Where each entry's JSON begins; last, where that of the last one ends. */
+  /** Where each entry's JSON begins, and after these, where the JSON of the last entry ends. */
   readonly offsets: Uint32Array<ArrayBuffer>;
-  /** Each entry with a comma before it. */
+  /** The JSON of the entries, each with a comma before it. */
   readonly json: Buffer;
 }
 
@@ -128,7 +128,8 @@ function movePlaces(chunk: Chunk, places: readonly Place[]): Pick<Chunk, "petIds
 }
 
 /**
- * Leaves out the entries that were removed by a revision up to the floor. They have no JSON, so that stays as it is.
+ * Leaves out the entries that were removed by a revision up to `floor`, which are forgotten. They have no JSON, so the
+ * chunk's JSON stays as it is.
  */
 export function forgetRemovals(chunk: Chunk, floor: bigint): Chunk {
   if (chunk.firstRemoval > floor) return chunk;

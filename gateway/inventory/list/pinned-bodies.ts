@@ -4,12 +4,12 @@ import type { Body } from "./snapshot.ts";
 /** What a response under way costs beside its body: its request, its part of the connection, timers, in bytes. */
 const readerBytes = 32 * 1024;
 
-/** Readers that are cut off in one step: of those that share a body, no more of them than necessary are lost. */
+/** Maximum readers that are cut off in one step: a body with many readers loses hardly more than it has to. */
 const cutTogether = 32;
 
 /** A body that is read. */
 interface Pinned {
-  /** Memory that no body had pinned before it. */
+  /** Bytes that no body had pinned before it. */
   readonly newBytes: number;
   /** Abort callbacks of its responses by account, the first ones at the front. */
   readonly readers: Map<string, Set<() => void>>;
@@ -33,12 +33,12 @@ interface Reading {
  */
 export class PinnedBodies {
   readonly #maxBytes: number;
-  /** The one that was pinned first comes first. */
+  /** The bodies that are read; the one that was pinned first comes first. */
   readonly #bodies = new Map<Body, Pinned>();
   readonly #pieces = new Pieces();
   #readers = 0;
 
-  /** @param maxBytes bytes that may be taken in addition to two bodies */
+  /** @param maxBytes bytes that may be taken in addition to twice the largest body */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
@@ -107,8 +107,8 @@ export class PinnedBodies {
   }
 
   /**
-   * Sums up what each account reads, when one has to be cut. Pieces are not counted again for that: a body adds what it
-   * had new when it was pinned. The sum is at least the length of the account's longest body.
+   * Sums up what each account reads, when one has to be cut. To save work it does not look at the pieces again: each
+   * body counts with the bytes that were new when it was pinned. The sum is at least the account's longest body.
    */
   #readByAccount(): Map<string, Reading> {
     const accounts = new Map<string, Reading>();
@@ -123,7 +123,7 @@ export class PinnedBodies {
   }
 }
 
-/** A reference to a piece in the list of those of a body, in bytes. */
+/** What a body's list of pieces takes for each piece, in bytes. */
 const referenceBytes = 8;
 
 /** The memory under pinned pieces. A block that several pieces view counts once, however many bodies have it. */

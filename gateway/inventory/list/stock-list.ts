@@ -32,8 +32,8 @@ export interface GzipList {
  * Reads are linearizable by one rule: a read uses only a check that began after the read did. Reads that arrive while a
  * check is under way share the next one.
  *
- * A read waits for at most one time-out, for the check under way and the next one together, and for another one until
- * its list is compressed. A load, or a check with many changes, may take longer while its parts keep coming.
+ * A read waits at most one time-out for the check under way and the next check together, and at most a second time-out
+ * until its list is compressed. A load, or a check with many changes, may take longer while its parts keep coming.
  */
 export class StockList {
   readonly #source: StockSource;
@@ -168,13 +168,13 @@ export class StockList {
     // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
     const { epoch, revision } = snapshot;
     const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
-    // Not before: after a failed check, the next one begins with what is loaded.
+    // Only after a check that succeeded: after a failed one, the next check begins with what is loaded.
     if (!whole) this.#load = new Load();
     if (changes.kind === "changes") {
       refuseOlder(snapshot, changes);
       invariant(!whole || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");
     }
-    // Also after an edit that fails: the next read then loads the list again.
+    // Before the edit: if that fails, the next read loads the list again.
     this.#snapshot = this.#partial = undefined;
     if (changes.kind === "reset") return "reset";
     const next = nextSnapshot(snapshot, changes);

@@ -20,7 +20,7 @@ export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" |
 const defaultLimit = 20;
 const maxLimit = 100;
 
-/** Maximum histories that are read at a time, which accounts share out: a service lets so many wait. */
+/** Maximum reads of histories at a time, which accounts share out: as many as inventory-svc lets wait. */
 const maxReads = 100;
 
 /** GET /inventory/{petId}/history: the changes of an entry as of the request or later, the newest first. */

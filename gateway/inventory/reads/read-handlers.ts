@@ -47,7 +47,10 @@ interface ListAnswer {
   readonly body?: Body;
 }
 
-/** No async function, and no closure over the snapshot: either would keep it while its answer is compressed. */
+/**
+ * Makes the answer to a reader of the list. It is no async function and has no closure over the snapshot: either would
+ * keep the snapshot while the answer is compressed.
+ */
 function listFor(
   request: Request,
   list: Pick<StockList, "gzipOf">,

@@ -90,6 +90,6 @@ function abortWhenSlow(response: ServerResponse, length: number, options: Stream
     timer = setTimeout(() => response.destroy(), stallTimeoutMs + (length / least) * 1_000);
   };
   if (response.socket) begin();
-  else response.once("socket", begin); // in an app around the gateway, its turn on the connection
+  else response.once("socket", begin); // in an app around the gateway: once it is the response's turn on the connection
   response.once("close", () => clearTimeout(timer));
 }

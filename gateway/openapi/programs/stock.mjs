@@ -1,5 +1,5 @@
-// Reads the stock, sells one of the first pet, once, and
-// reads what has changed since.
+// Reads the stock, sells one animal of the first entry
+// exactly once, and reads what has changed since.
 // Needs Node 20 or later, and the variable KEY.
 const api = "http://127.0.0.1:8080/v1";
 const maxTries = 5;

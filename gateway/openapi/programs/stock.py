@@ -1,5 +1,5 @@
-# Reads the stock, sells one of the first pet, once, and
-# reads what has changed since.
+# Reads the stock, sells one animal of the first entry
+# exactly once, and reads what has changed since.
 # Needs Python 3.8 or later, and the variable KEY.
 import http.client
 import json

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Reads the stock, sells one of the first pet, once,
-# and reads what has changed since.
+# Reads the stock, sells one animal of the first entry
+# exactly once, and reads what has changed since.
 # Needs curl 7.76 or later, and the variable KEY.
 set -eu
 API=http://127.0.0.1:8080/v1

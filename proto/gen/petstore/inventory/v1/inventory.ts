@@ -34,13 +34,14 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  * Every change that has an effect takes the next revision of the whole stock, and revisions are committed in order: a
  * caller that has seen revision 7 has seen everything up to 7. An item carries the revision that last changed it.
  *
- * Every refusal carries google.rpc details. It always has an ErrorInfo of the domain "petstore.inventory.v1", with one
- * of the reasons below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that
- * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat and may succeed soon. A
- * refusal has it if the column "repeat?" says "yes", or says "with an id" and the call has a request_id or an
- * idempotency_key. gRPC itself refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED, and compressed messages,
- * with UNIMPLEMENTED, both without details. After any other status without details a change may have happened.
- * GROUP_REFUSED means that another change of the group has the reason; HISTORY_OFF, that the service keeps no history.
+ * Every refusal carries google.rpc details, but for two: RESOURCE_EXHAUSTED for a message of more than 2 MiB, and
+ * UNIMPLEMENTED for compressed messages. After any other status without details a change may have happened.
+ *
+ * The details always have an ErrorInfo of the domain "petstore.inventory.v1", with one of the reasons below; BadRequest
+ * names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that NOT_FOUND and ALREADY_EXISTS are
+ * about. RetryInfo says that the same call is safe to repeat and may succeed soon. A refusal has it if the column
+ * "repeat?" says "yes", or says "with an id" and the call has a request_id or an idempotency_key. GROUP_REFUSED means
+ * that another change of the group has the reason; HISTORY_OFF, that the service keeps no history.
  *
  *   reason              status               happened?  repeat?     metadata
  *   INVALID_FIELD       INVALID_ARGUMENT     no         no          field
@@ -336,9 +337,9 @@ export interface ChangeGroup {
    */
   deadlineMs: number;
   /**
-   * When set, the changes happen once; where they are all or nothing, once together. Each leaves a record, also when it
-   * changes nothing, unless it is refused: under the account, the key and its pet_id, or where they are all or nothing,
-   * its place among them.
+   * When set, the changes happen once; where they are all or nothing, once together. A change that is not refused
+   * leaves a record, even if it changes nothing. The record is found by the account, the key and the pet_id; where the
+   * changes are all or nothing, by the account, the key and the place of the change in the group.
    */
   idempotencyKey:
     | IdempotencyKey
@@ -4550,9 +4551,9 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): CheckInventoryResponse => CheckInventoryResponse.decode(value),
   },
   /**
-   * What changes after a position, as it happens, until a reset, the caller leaves or the server stops. To begin, list
-   * the inventory and watch from its position. To continue after a break, watch from the position of the last message.
-   * RESOURCE_EXHAUSTED when the server has its maximum number of watches.
+   * What changes after a position, as it happens. The stream ends with a reset, or when the caller leaves or the server
+   * stops. To begin, list the inventory and watch from its position. To continue after a break, watch from the position
+   * of the last message. RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory: {
     path: "/petstore.inventory.v1.InventoryService/WatchInventory" as const,
@@ -4737,9 +4738,9 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    */
   checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse>;
   /**
-   * What changes after a position, as it happens, until a reset, the caller leaves or the server stops. To begin, list
-   * the inventory and watch from its position. To continue after a break, watch from the position of the last message.
-   * RESOURCE_EXHAUSTED when the server has its maximum number of watches.
+   * What changes after a position, as it happens. The stream ends with a reset, or when the caller leaves or the server
+   * stops. To begin, list the inventory and watch from its position. To continue after a break, watch from the position
+   * of the last message. RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory: handleServerStreamingCall<WatchInventoryRequest, WatchInventoryResponse>;
   /** One entry. NOT_FOUND when there is none. */
@@ -4831,9 +4832,9 @@ export interface InventoryServiceClient extends Client {
     options?: Partial<CallOptions>,
   ): ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
   /**
-   * What changes after a position, as it happens, until a reset, the caller leaves or the server stops. To begin, list
-   * the inventory and watch from its position. To continue after a break, watch from the position of the last message.
-   * RESOURCE_EXHAUSTED when the server has its maximum number of watches.
+   * What changes after a position, as it happens. The stream ends with a reset, or when the caller leaves or the server
+   * stops. To begin, list the inventory and watch from its position. To continue after a break, watch from the position
+   * of the last message. RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory(
     request: WatchInventoryRequest,
