@@ -45,9 +45,9 @@ export function clientTypes(): string {
     servers: [],
     plans: contractPlans,
     banRules: publishedBanRules,
-    guardPerMinute: 60,
+    addressGuardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,
-    keyRotation: true,
+    hasKeyRotation: true,
     deprecations: {},
   });
   const { schemas } = document.components as unknown as { readonly schemas: Readonly<Record<string, Schema>> };
