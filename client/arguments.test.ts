@@ -4,7 +4,7 @@ import { createInventoryClient } from "./index.ts";
 const stack = suiteStack();
 const wrong = (value: unknown) => value as never;
 const position = { epoch: "e", revision: 1n };
-const options = "timeoutMs, signal";
+const options = "silenceTimeoutMs, signal";
 const change = { petId: 1n, quantity: 8 };
 const caller = { endMs: () => performance.now() + 1_000, isWanted: () => true, mayRetry: () => true };
 
@@ -45,9 +45,11 @@ test("every call refuses an option that it does not know, one of a wrong type, a
   for (const message of await messages({ timeout: 5 })) {
     expect(message).toMatch(/^INVALID_ARGUMENT: there is no argument timeout, only /);
   }
-  expect((await messages({ timeoutMs: "5" })).slice(0, -1)).toEqual(
-    calls.slice(1).map(() => "INVALID_ARGUMENT: timeoutMs must be a number"),
+  expect((await messages({ timeoutMs: "5" })).slice(0, -3)).toEqual(
+    calls.slice(3).map(() => "INVALID_ARGUMENT: timeoutMs must be a number"),
   );
+  const inParts = (await messages({ silenceTimeoutMs: "5" })).slice(-3, -1); // a list, and what has changed
+  expect(inParts).toEqual(inParts.map(() => "INVALID_ARGUMENT: silenceTimeoutMs must be a number"));
   for (const message of await messages({ signal: "now" })) {
     expect(message).toBe("INVALID_ARGUMENT: signal must be an AbortSignal");
   }

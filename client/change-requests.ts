@@ -128,7 +128,7 @@ export interface Changed extends Item {
 export type ChangeOutcome = Changed | InventoryError;
 
 /** Finds the change that made its whole request fail. @returns its index, -1 for none */
-export function failedIn(outcomes: readonly ChangeOutcome[]): number {
+export function indexOfFailure(outcomes: readonly ChangeOutcome[]): number {
   const itself = outcomes.findIndex((outcome) => isFailure(outcome) && outcome.errorReason !== "GROUP_REFUSED");
   return itself === -1 ? outcomes.findIndex(isFailure) : itself;
 }

@@ -4,7 +4,7 @@ import { type ChangeOutcome, type ChangeRequest, happensOnce, type QuantityChang
 import type { ChangeSessions } from "./change-sessions.ts";
 import { maxTimeoutMs } from "./grpc-calls.ts";
 import { InventoryError, type StatusName } from "./inventory-error.ts";
-import { checkArguments, checkFunction, checkMs } from "./values.ts";
+import { checkArguments, checkFunction, checkNumber } from "./values.ts";
 
 /** The caller that changes are made for: how long it waits, and whether it still wants them. */
 export interface ChangeCaller {
@@ -31,7 +31,7 @@ export function checkCaller(given: ChangeCaller): ChangeCaller {
   const members = ["endMs", "isWanted", "mayRetry"] as const;
   const caller = checkArguments(given, ...members);
   for (const name of members) checkFunction(name, caller[name]);
-  const endMs = () => Math.min(checkMs("endMs", caller.endMs()), performance.now() + maxTimeoutMs);
+  const endMs = () => Math.min(checkNumber("endMs", caller.endMs()), performance.now() + maxTimeoutMs);
   return { ...caller, endMs };
 }
 

@@ -4,7 +4,7 @@ import type { ApplyChangesRequest, ApplyChangesResponse } from "../proto/gen/pet
 import { Shares } from "../runtime/shares.ts";
 import { type ChangeOutcome, type ChangeRequest, happensOnce, toOutcomes, toWireGroup } from "./change-requests.ts";
 import { InventoryError, notSent, toInventoryError } from "./inventory-error.ts";
-import { lateMs, Session } from "./session.ts";
+import { lateAfterMs, Session } from "./session.ts";
 
 export type ChangeStream = ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;
 type ChangeSession = Session<ApplyChangesRequest, ApplyChangesResponse>;
@@ -16,7 +16,7 @@ const maxMessages = 4;
  * Changes in one message, unless one request has more. They share its answer, so a larger message would make the first
  * of them wait for the last.
  */
-const maxMessageChanges = 64;
+const messageChanges = 64;
 
 /** The longest wait for a service to accept a stream. */
 const openTimeoutMs = 5_000;
@@ -171,7 +171,7 @@ export class ChangeSessions {
       onLeft();
       this.#sendNext();
     };
-    const timer = setTimeout(leave, lateMs);
+    const timer = setTimeout(leave, lateAfterMs);
     void work.then(leave);
   }
 
@@ -213,7 +213,7 @@ export class ChangeSessions {
     while (this.#waiting.length > 0) {
       const next = this.#waiting[0]!;
       count += next.request.changes.length;
-      if (count > maxMessageChanges && taken.length > 0) break;
+      if (count > messageChanges && taken.length > 0) break;
       this.#waiting.shift();
       if (next.state === "ended") continue;
       try {

@@ -197,7 +197,7 @@ test("a check ends with its signal's reason, in its own time, and gives its stre
   await until(() => streams[0]!.isCancelled);
   await expect(checks.ask(position, { signal: giveUp.signal })).rejects.toBe("not wanted");
   const startedMs = performance.now();
-  await expect(checks.ask(position, { timeoutMs: 200 })).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
+  await expect(checks.ask(position, { silenceTimeoutMs: 200 })).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
   expect(performance.now() - startedMs).toBeLessThan(1_000);
 });
 

@@ -9,7 +9,7 @@ import type { ListedItem, Position } from "../proto/pet.ts";
 import { Outage, untilSettled } from "./attempts.ts";
 import type { CallOptions } from "./grpc-calls.ts";
 import { InventoryError } from "./inventory-error.ts";
-import { lateMs, Session } from "./session.ts";
+import { lateAfterMs, Session } from "./session.ts";
 import { toListedItem } from "./values.ts";
 
 export type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
@@ -30,9 +30,9 @@ export type StockChanges =
       readonly more: boolean;
     };
 
-export interface CheckOptions extends CallOptions {
+export interface CheckOptions extends Pick<CallOptions, "signal"> {
   /** The longest wait for each part of the answer. */
-  readonly timeoutMs?: number | undefined;
+  readonly silenceTimeoutMs?: number | undefined;
   /** Cuts a long answer off once it has so many changes. The next call, from its position, gets the rest. */
   readonly maxChanges?: number | undefined;
   /** A W3C trace context. */
@@ -68,7 +68,7 @@ export class Checks {
    * @throws InventoryError: of the latest attempt; CANCELLED once this is closed; the reason of the signal
    */
   async ask(position: Position, options: CheckOptions = {}): Promise<StockChanges> {
-    const { timeoutMs = this.#silenceMs, signal, onSetback } = options;
+    const { silenceTimeoutMs: silenceMs = this.#silenceMs, signal, onSetback } = options;
     const ended = signal ? AbortSignal.any([signal, this.#closed.signal]) : this.#closed.signal;
     const startedMs = performance.now();
     let changes: StockChanges | undefined;
@@ -78,13 +78,13 @@ export class Checks {
       ended.throwIfAborted();
       if (error) onSetback?.(error as InventoryError);
       try {
-        changes = await this.#askOnce(position, options, timeoutMs, ended);
+        changes = await this.#askOnce(position, options, silenceMs, ended);
         this.#outage.succeeded();
         return true;
       } catch (thrown) {
         ended.throwIfAborted();
         error = thrown;
-        endMs = Math.min(startedMs + timeoutMs, this.#outage.failed());
+        endMs = Math.min(startedMs + silenceMs, this.#outage.failed());
         return (thrown as InventoryError).code !== "UNAVAILABLE";
       }
     };
@@ -152,7 +152,7 @@ class RepeatedQuestion {
   readonly #options: QuestionOptions;
   readonly #answered = Promise.withResolvers<StockChanges>();
   readonly #endMs: number;
-  readonly #timer = setInterval(() => void this.#ask(), lateMs);
+  readonly #timer = setInterval(() => void this.#ask(), lateAfterMs);
   /** The sessions that carry the question. */
   readonly #asked = new Set<CheckSession>();
   /** Attempts that have not failed. */

@@ -6,14 +6,14 @@ import {
   type Changed,
   type ChangeRequest,
   checkRequest,
-  failedIn,
   type IdempotencyKey,
+  indexOfFailure,
   type QuantityChange,
 } from "./change-requests.ts";
 import { ChangeSender, checkCaller } from "./change-sender.ts";
 import { ChangeSessions } from "./change-sessions.ts";
 import { openInventoryChannel } from "./channel.ts";
-import { Checks } from "./checks.ts";
+import { type CheckOptions, Checks } from "./checks.ts";
 import {
   type CallOptions,
   callUnary,
@@ -22,7 +22,7 @@ import {
   type UnaryMethod,
   unlessAborted,
 } from "./grpc-calls.ts";
-import type { InventoryClient, InventoryClientOptions } from "./interface.ts";
+import type { InventoryClient, InventoryClientOptions, ListOptions } from "./interface.ts";
 import { InventoryError, notSent } from "./inventory-error.ts";
 import { toPastChange, toWireQuestion } from "./past-changes.ts";
 import {
@@ -73,16 +73,29 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     if (closed.signal.aborted) throw notSent(closedText, undefined, "CANCELLED");
   };
 
+  const checkOptions = (options: Pick<CallOptions, "signal">, ...names: readonly string[]) => {
+    throwIfClosed();
+    checkArguments(options, ...(names as []));
+    options.signal?.throwIfAborted();
+  };
+  const bounded = (ms = defaultMs) => Math.min(ms, maxTimeoutMs);
+
   /**
    * Begins a call with its options; `more` names those it takes beside `timeoutMs` and `signal`.
    *
    * @throws InventoryError, or the signal's reason
    */
   const begin = <T extends CallOptions>(options = {} as T, ...more: readonly (keyof T & string)[]) => {
-    throwIfClosed();
-    checkArguments<CallOptions>(options, "timeoutMs", "signal", ...(more as []));
-    options.signal?.throwIfAborted();
-    return { ...options, timeoutMs: Math.min(options.timeoutMs ?? defaultMs, maxTimeoutMs) };
+    checkOptions(options, "timeoutMs", "signal", ...more);
+    return { ...options, timeoutMs: bounded(options.timeoutMs) };
+  };
+  /** As `begin`, for a call whose answer comes in parts: it takes `silenceTimeoutMs` in place of `timeoutMs`. */
+  const beginParts = <T extends ListOptions | CheckOptions>(
+    options = {} as T,
+    ...more: readonly (keyof T & string)[]
+  ) => {
+    checkOptions(options, "silenceTimeoutMs", "signal", ...more);
+    return { ...options, silenceTimeoutMs: bounded(options.silenceTimeoutMs) };
   };
   type Begun = ReturnType<typeof begin<CallOptions>>;
   const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: Begun) =>
@@ -94,7 +107,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     const mayRetry = () => !signal?.throwIfAborted();
     const caller = { endMs: () => endMs, isWanted: () => !signal?.aborted, mayRetry };
     const outcomes = await unlessAborted(sender.send(request, caller), signal);
-    const failed = failedIn(outcomes);
+    const failed = indexOfFailure(outcomes);
     if (failed !== -1) throw outcomes[failed];
     return outcomes as readonly Changed[];
   };
@@ -175,8 +188,10 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
       (await call(stub.listChanges, toWireQuestion(question), begin(options))).changes.map(toPastChange),
 
     async *list(options) {
-      const { afterPetId, withRemoved = false, timeoutMs, signal } = begin(options, "afterPetId", "withRemoved");
-      const pages = readStream<ListInventoryResponse>(() => stub.listInventory({ afterPetId }), signal, timeoutMs);
+      const begun = beginParts<ListOptions>(options, "afterPetId", "withRemoved");
+      const { afterPetId, withRemoved = false, signal, silenceTimeoutMs } = begun;
+      const open = () => stub.listInventory({ afterPetId });
+      const pages = readStream<ListInventoryResponse>(open, signal, silenceTimeoutMs);
       for await (const { epoch, revision, items } of pages) {
         const wanted = withRemoved ? items : items.filter(({ removed }) => !removed);
         yield { position: { epoch, revision }, items: wanted.map(toListedItem) };
@@ -184,7 +199,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     },
 
     changesAfter: async (position, options) =>
-      checks.ask(checkPosition(position), begin(options, "maxChanges", "traceparent", "onPart", "onSetback")),
+      checks.ask(checkPosition(position), beginParts(options, "maxChanges", "traceparent", "onPart", "onSetback")),
 
     async *watch(from, options = {}) {
       throwIfClosed();

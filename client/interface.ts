@@ -28,7 +28,7 @@ export interface ListOptions {
   /** Whether removed entries come, too, as far as they are not forgotten. */
   readonly withRemoved?: boolean;
   /** The longest wait for a page. */
-  readonly timeoutMs?: number | undefined;
+  readonly silenceTimeoutMs?: number | undefined;
   /** Ends the list, which then throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }

@@ -3,7 +3,7 @@ import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { InventoryError, notSent, type StatusName, toInventoryError, toRefusalOrLoss } from "./inventory-error.ts";
 
 /** After this time an answer is late: its service may be frozen, and what comes next goes over another session. */
-export const lateMs = 1_000;
+export const lateAfterMs = 1_000;
 
 /**
  * The slowest that a service's clock may run, as a share of the rate of this machine's clock: the rates differ while

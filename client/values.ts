@@ -147,7 +147,7 @@ function checkBoolean(name: string, value: unknown): void {
 }
 
 /** Passes a time on, but not `NaN`, on which grpc-js would end the process. @throws InventoryError INVALID_ARGUMENT */
-export function checkMs(name: string, value: unknown): number {
+export function checkNumber(name: string, value: unknown): number {
   if (typeof value !== "number" || Number.isNaN(value)) throw invalid(`${name} must be a number`);
   return value;
 }
@@ -159,8 +159,9 @@ function checkSignal(name: string, value: unknown): void {
 /** The checks of arguments that may be left out, and are the same wherever they are taken. */
 const optional: ReadonlyMap<string, (name: string, value: unknown) => void> = new Map(
   Object.entries({
-    timeoutMs: checkMs,
-    maxChanges: checkMs,
+    timeoutMs: checkNumber,
+    silenceTimeoutMs: checkNumber,
+    maxChanges: checkNumber,
     signal: checkSignal,
     onBreak: checkFunction,
     onPart: checkFunction,

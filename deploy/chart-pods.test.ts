@@ -41,7 +41,7 @@ describe("pods of the chart", () => {
     const admin = await startAdmin({
       listen: { host: "127.0.0.1", port: 0 },
       metrics: new Registry(),
-      ready: async () => [],
+      checkReady: async () => [],
       log: pino({ level: "silent" }),
     });
     try {

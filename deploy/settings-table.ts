@@ -1,7 +1,7 @@
 /** Writes the files that list the settings of the two tiers: `npm run docs:settings`. */
 import { writeFileSync } from "node:fs";
 import { gatewaySettings, keySettings } from "../gateway/config.ts";
-import { inventorySettings, stockSettings } from "../inventory-svc/config.ts";
+import { inventorySettings, stockCommandSettings } from "../inventory-svc/config.ts";
 import { processSettings, type SettingsShape, settingRows } from "../runtime/settings.ts";
 import { chartSchema } from "./chart-settings.ts";
 
@@ -38,7 +38,7 @@ restart will not help. It never repeats a value, because a value may be a secret
 |---|---|
 | \`npm start\` | all but those of databases, Redis and keys, for which it has its own; \`LOG_LEVEL=warn\` and \`DRAIN_DELAY_SECONDS=0\` unless they are set |
 | \`npm run keys\` | ${codes(Object.keys(keySettings))} |
-| \`npm run stock\` | ${codes(Object.keys(stockSettings))} |
+| \`npm run stock\` | ${codes(Object.keys(stockCommandSettings))} |
 | \`npm run migrate\` | \`GATEWAY_DATABASE_URL\` and \`INVENTORY_DATABASE_URL\` |
 
 Tracing has the variables of OpenTelemetry: see [monitoring](operations/monitoring.md#traces).

@@ -6,7 +6,7 @@ import {
   drainFaults,
   flag,
   integer,
-  listenAddress,
+  listenAddressSchema,
   processSettings,
   readSettings,
   type Settings,
@@ -59,8 +59,8 @@ const addressOrCidr = [
 ].join("|");
 
 export const gatewaySettings = {
-  GATEWAY_LISTEN: listenAddress("127.0.0.1:8080").describe("public address"),
-  GATEWAY_ADMIN_LISTEN: listenAddress("127.0.0.1:8081").describe("operators' address: /livez, /readyz, /metrics"),
+  GATEWAY_LISTEN: listenAddressSchema("127.0.0.1:8080").describe("public address"),
+  GATEWAY_ADMIN_LISTEN: listenAddressSchema("127.0.0.1:8081").describe("operators' address: /livez, /readyz, /metrics"),
   GATEWAY_SERVERS: list(
     "https?://[^/?#,\\s]+(?:/[^?#,\\s]*)?/v1",
     (url) => URL.canParse(url),

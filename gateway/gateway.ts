@@ -26,7 +26,7 @@ import { openApiDocument } from "./openapi/document.ts";
 import { accountPage } from "./pages/account-page.ts";
 import { type DocsPageOptions, docsPage } from "./pages/docs-page.ts";
 import { passThrough } from "./passthrough/handler.ts";
-import { createRouter, deprecationHeaders } from "./router.ts";
+import { createRouter, deprecationHeaderFinder } from "./router.ts";
 import { routeTable, withDeprecations } from "./routes.ts";
 
 // What the published package is imported for: `createGateway` and what makes its configuration.
@@ -58,7 +58,7 @@ export interface Gateway {
    * is loaded. Until then the log says what is missing. Rejects when the gateway is closed before, and with a
    * SettingsError for a pepper that is not that of the keys.
    */
-  ready(): Promise<void>;
+  untilReady(): Promise<void>;
   /**
    * Returns what can lose changes of keys or show old keys: settings and tables of their database, each with what mends
    * it.
@@ -95,7 +95,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const keys = openKeys(base, peppers);
   const limits = openLimits(base, keys);
   const longPolls = new LongPolls({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
-  exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, gateways: config.GATEWAY_REPLICAS });
+  exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, gatewayCount: config.GATEWAY_REPLICAS });
 
   const deprecations = deprecationsOf(config);
   const upstream = {
@@ -108,9 +108,9 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       servers: config.GATEWAY_SERVERS,
       plans: config.PLAN_LIMITS,
       banRules: limits.banRules,
-      guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+      addressGuardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
       keyedUpdatesPerDay: config.KEYED_UPDATES_PER_DAY,
-      keyRotation: config.KEY_ROTATION,
+      hasKeyRotation: config.KEY_ROTATION,
       deprecations,
     }),
     admit: (response) => limits.admission.admitDocs(response.req, contextOf(response)),
@@ -121,8 +121,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     pinnedBodies: new PinnedBodies(config.SLOW_READERS_MIB * 1024 * 1024),
     longPolls,
     admission: limits.admission,
-    keyedUpdates: limits.guards.keyedUpdates,
-    stallTimeoutMs: config.STALL_TIMEOUT_MS,
+    keyedUpdateGuard: limits.guards.keyedUpdates,
+    allowanceMs: config.STALL_TIMEOUT_MS,
     bodyTimeoutMs: config.BODY_TIMEOUT_MS,
     pets: passThrough({ name: "pets", upstream: config.PETS_UPSTREAM_URL, ...upstream }),
     orders: passThrough({ name: "orders", upstream: config.ORDERS_UPSTREAM_URL, ...upstream }),
@@ -153,7 +153,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     now,
   });
 
-  const deprecationOf = deprecationHeaders(routes);
+  const deprecationOf = deprecationHeaderFinder(routes);
 
   return {
     router: isTraced ? Router().use(traceRequest, router) : router,
@@ -163,8 +163,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       ...(request ? deprecationOf(request) : []),
     ],
     onMalformed: observer.onMalformed,
-    ready: async () => {
-      await limits.connected;
+    untilReady: async () => {
+      await limits.connectionTried;
       const checkKeys = async () => {
         await keys.store.ping();
         const keysWithout = await checkPeppers(peppers, keys.store);

@@ -61,13 +61,13 @@ const maxAccounts = 300_000;
 export function openLimits({ config, log, now, observer }: GatewayBase, keys: ReturnType<typeof openKeys>) {
   const banRules: BanRules = {
     ...publishedBanRules,
-    strikes: config.BAN_REFUSALS_PER_MINUTE,
+    maxStrikes: config.BAN_REFUSALS_PER_MINUTE,
     ladderMinutes: config.BAN_LADDER_MINUTES,
   };
-  const { REDIS_URL: redisUrl, GATEWAY_REPLICAS: gateways } = config;
+  const { REDIS_URL: redisUrl, GATEWAY_REPLICAS: gatewayCount } = config;
   const options: SharedStateOptions = {
-    memory: new MemoryWindows({ maxAccounts, gateways, now }),
-    gateways,
+    memory: new MemoryWindows({ maxAccounts, gatewayCount, now }),
+    gatewayCount,
     keyedUpdatesPerDay: config.KEYED_UPDATES_PER_DAY,
     onThrottled: (plan) => observer.onThrottled(plan, "account"),
   };
@@ -80,7 +80,7 @@ export function openLimits({ config, log, now, observer }: GatewayBase, keys: Re
   };
   const banErrors = new ErrorLog(log, "a ban could not be stored");
   const strikes = new Strikes({
-    tooMany: banRules.strikes,
+    maxStrikes: banRules.maxStrikes,
     onTooMany: createBanHandler({
       store: keys.store,
       rules: banRules,
@@ -101,7 +101,7 @@ export function openLimits({ config, log, now, observer }: GatewayBase, keys: Re
     onUse: keys.usage.used,
     limiter: shared.limiter,
     ownAccountGuard: shared.guards.ownAccount,
-    guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+    addressGuardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
     windowsFor: windowsByPlan(config.PLAN_LIMITS),
     strikes,
     onThrottled: observer.onThrottled,
@@ -111,7 +111,7 @@ export function openLimits({ config, log, now, observer }: GatewayBase, keys: Re
     banRules,
     admission,
     guards: shared.guards,
-    connected: shared.connected,
+    connectionTried: shared.connectionTried,
     /** Makes every gateway look up again what it remembers of a key, a family of keys or an account. */
     onKeyChange,
     close: () => {

@@ -61,7 +61,7 @@ async function start(): Promise<RunningProcess> {
       listen: config.GATEWAY_ADMIN_LISTEN,
       metrics: gateway.metrics,
       log,
-      ready: async () => {
+      checkReady: async () => {
         if (reasonNotReady !== undefined) throw new Error(reasonNotReady);
         return gateway.databaseRisks();
       },
@@ -73,7 +73,7 @@ async function start(): Promise<RunningProcess> {
     drainDelaySeconds: config.DRAIN_DELAY_SECONDS,
     drainSeconds: config.DRAIN_SECONDS,
     addresses: { listen, admin: admin.address },
-    canServe: () => gateway.ready(),
+    untilReady: () => gateway.untilReady(),
     join: () => {
       reasonNotReady = undefined;
     },

@@ -4,7 +4,7 @@ import { type ErrorRequestHandler, type Request, type RequestHandler, type Respo
 import type { Admission } from "./admission/admission.ts";
 import { ApiError } from "./http/api-error.ts";
 import { refuseUnknownParameters } from "./http/query.ts";
-import { pathOf, refuseDuplicates, requestId } from "./http/request.ts";
+import { acceptRequestId, pathOf, refuseDuplicates } from "./http/request.ts";
 import { takeBody } from "./http/request-body.ts";
 import {
   addCommonHeaders,
@@ -59,7 +59,7 @@ export function createRouter(options: RouterOptions): Router {
 }
 
 /** The headers that announce the end of a request's operation, for an answer that is made before the router. */
-export function deprecationHeaders(table: RouteTable): (request: IncomingMessage) => HeaderList {
+export function deprecationHeaderFinder(table: RouteTable): (request: IncomingMessage) => HeaderList {
   const routes = readTable(table);
   return (request) => findOperation(routes, pathOf(request), request)?.operation?.deprecation?.headers ?? [];
 }
@@ -175,7 +175,7 @@ function openContext(
   { onDeprecatedUse, onDone }: RouterOptions,
 ): RequestContext {
   const context: RequestContext = {
-    requestId: requestId(request.headers["x-request-id"]),
+    requestId: acceptRequestId(request.headers["x-request-id"]),
     clientAddress: "unknown",
     arrivedMs: performance.now(),
     operationName: "unknown",

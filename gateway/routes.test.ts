@@ -1,5 +1,5 @@
 import { contractPlans } from "./accounts/keys/plans.ts";
-import { AccountGuard, GuardMemory, rotationLimit } from "./admission/account-guard.ts";
+import { AccountGuard, MemoryGuardLimiter, rotationLimit } from "./admission/account-guard.ts";
 import { publishedBanRules } from "./admission/bans.ts";
 import { PinnedBodies } from "./inventory/list/pinned-bodies.ts";
 import { openApiDocument } from "./openapi/document.ts";
@@ -10,7 +10,7 @@ const unused = (): never => {
   throw new Error("a route was used");
 };
 
-const guard = new AccountGuard(rotationLimit, new GuardMemory(rotationLimit), unused);
+const guard = new AccountGuard(rotationLimit, new MemoryGuardLimiter(rotationLimit), unused);
 
 const deps: OperationDeps = {
   stock: {
@@ -27,15 +27,15 @@ const deps: OperationDeps = {
   list: { readFresh: unused, gzipOf: unused, changesSince: unused },
   pinnedBodies: new PinnedBodies(0),
   longPolls: { holdUntilChange: unused },
-  admission: { isKeyKnownGood: unused, reverifyCaller: unused, reverifyKey: unused },
-  keyedUpdates: guard,
-  stallTimeoutMs: 1_000,
+  admission: { isKeyKnownGood: unused, reverifyKeyAndBan: unused, reverifyKey: unused },
+  keyedUpdateGuard: guard,
+  allowanceMs: 1_000,
   bodyTimeoutMs: 1_000,
   pets: () => unused,
   orders: () => unused,
   usage: { read: unused },
   keyRotation: {
-    admission: { reverifyCaller: unused },
+    admission: { reverifyKeyAndBan: unused },
     rotate: unused,
     guard,
     onRotated: unused,
@@ -60,9 +60,9 @@ test("the route table and the OpenAPI document have the same operations, scopes 
     servers: [],
     plans: contractPlans,
     banRules: publishedBanRules,
-    guardPerMinute: 60,
+    addressGuardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,
-    keyRotation: true,
+    hasKeyRotation: true,
     deprecations: {},
   });
   const documented = Object.entries(paths).flatMap(([path, methods]) =>

@@ -10,8 +10,8 @@ import { readPetId } from "./inventory/input.ts";
 import { getInventoryHistory, type HistoryOptions } from "./inventory/reads/history-handler.ts";
 import {
   getInventoryItem,
+  listDifference,
   listInventory,
-  listInventoryChanges,
   type ReadInventoryOptions,
 } from "./inventory/reads/read-handlers.ts";
 import type { StockClient } from "./inventory/stock-client.ts";
@@ -45,7 +45,7 @@ export type RouteTable = Readonly<Record<`${"GET" | "PATCH" | "POST"} /v1/${stri
 
 export interface OperationDeps extends ReadInventoryOptions, HistoryOptions, UpdateInventoryOptions, UsageOptions {
   readonly stock: StockClient;
-  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyCaller" | "reverifyKey">;
+  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyKeyAndBan" | "reverifyKey">;
   readonly pets: PassThrough;
   readonly orders: PassThrough;
   /** Undefined where callers may not rotate their keys. */
@@ -88,7 +88,7 @@ export function routeTable(deps: OperationDeps): RouteTable {
       query: ["since"],
       scope: "inventory:read",
       prefetch: readList,
-      handler: listInventoryChanges(deps),
+      handler: listDifference(deps),
     },
     "POST /v1/inventory/updates": {
       name: "bulkUpdateInventory",

@@ -6,7 +6,7 @@ import {
   flag,
   integer,
   isLoopback,
-  listenAddress,
+  listenAddressSchema,
   processSettings,
   readSettings,
 } from "../runtime/settings.ts";
@@ -16,8 +16,10 @@ import { parseRoles, type RoleTable } from "./access/roles.ts";
 const minute = 60_000;
 
 export const inventorySettings = {
-  INVENTORY_LISTEN: listenAddress("127.0.0.1:50051").describe("gRPC address"),
-  INVENTORY_ADMIN_LISTEN: listenAddress("127.0.0.1:50052").describe("operators' address: /livez, /readyz, /metrics"),
+  INVENTORY_LISTEN: listenAddressSchema("127.0.0.1:50051").describe("gRPC address"),
+  INVENTORY_ADMIN_LISTEN: listenAddressSchema("127.0.0.1:50052").describe(
+    "operators' address: /livez, /readyz, /metrics",
+  ),
   INVENTORY_DATABASE_URL: databaseUrl("sqlite:.data/inventory.sqlite").describe(
     "the stock: sqlite:path or mysql://user:password@host:port/database",
   ),
@@ -55,7 +57,7 @@ export const inventorySettings = {
 } satisfies Record<string, z.ZodType>;
 
 /** The settings of the operators' commands for the stock. */
-export const stockSettings = {
+export const stockCommandSettings = {
   INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL,
   INVENTORY_DATABASE_TIMEOUT_MS: inventorySettings.INVENTORY_DATABASE_TIMEOUT_MS,
   INVENTORY_HISTORY_DAYS: inventorySettings.INVENTORY_HISTORY_DAYS,

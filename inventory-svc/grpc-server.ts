@@ -42,10 +42,8 @@ export interface RpcServerOptions {
 export interface RpcServer {
   /** @returns `host:port` as bound */
   listen(address: ListenAddress): Promise<string>;
-  /** Reports SERVING to health checks. */
-  ready(): void;
-  /** Reports NOT_SERVING to health checks, and still serves calls. */
-  notReady(): void;
+  /** Reports SERVING or NOT_SERVING to health checks. It serves calls in either case. */
+  setServing(isServing: boolean): void;
   /** Refuses new calls, lets running ones finish for at most `graceMs`, then ends them. */
   close(graceMs: number): Promise<void>;
 }
@@ -67,10 +65,10 @@ export function createRpcServer({
     interceptors: [refuseCompressed],
   });
   const health = new HealthImplementation();
-  const setHealth = (status: "SERVING" | "NOT_SERVING") => {
-    for (const name of ["", serviceName]) health.setStatus(name, status);
+  const setServing = (isServing: boolean) => {
+    for (const name of ["", serviceName]) health.setStatus(name, isServing ? "SERVING" : "NOT_SERVING");
   };
-  setHealth("NOT_SERVING");
+  setServing(false);
   server.addService(boundedInventoryService, handlers);
   // grpc-health-check never ends a watch, but a stop waits for every call: collect the watches, so that close() can end
   // them. The library calls only addService of a server.
@@ -95,8 +93,7 @@ export function createRpcServer({
           error ? reject(new Error(reasonOf(error), { cause: error })) : resolve(`${target}:${bound}`),
         );
       }),
-    ready: () => setHealth("SERVING"),
-    notReady: () => setHealth("NOT_SERVING"),
+    setServing,
     close: async (graceMs) => {
       for (const watch of healthWatches) watch.end();
       let force: NodeJS.Timeout | undefined;

@@ -22,7 +22,7 @@ import { connectionGraceMs } from "./rpc/served-calls.ts";
 import { entriesPerMessage } from "./rpc/wire.ts";
 import { createServiceMetrics } from "./service-metrics.ts";
 import { ChangeFeed } from "./stock/change-feed.ts";
-import { ledgerKeptMs, startCleanup } from "./stock/cleanup.ts";
+import { ledgerKeptMsOf, startCleanup } from "./stock/cleanup.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
 import { ListFeed } from "./stock/list-feed.ts";
 import { Retention } from "./stock/retention.ts";
@@ -110,7 +110,7 @@ async function start(): Promise<RunningProcess> {
       listen: config.INVENTORY_ADMIN_LISTEN,
       metrics: metrics.registry,
       log,
-      ready: async () => {
+      checkReady: async () => {
         if (isLeaving) throw new Error("draining");
         await blamingDatabase(stockDatabaseSetting, () => store.ping());
         return risks.check();
@@ -125,12 +125,12 @@ async function start(): Promise<RunningProcess> {
     drainDelaySeconds: config.DRAIN_DELAY_SECONDS,
     drainSeconds: config.DRAIN_SECONDS,
     addresses: { listen, admin: admin.address },
-    canServe: () => untilReady(() => blamingDatabase(stockDatabaseSetting, () => store.ping()), log, draining.signal),
+    untilReady: () => untilReady(() => blamingDatabase(stockDatabaseSetting, () => store.ping()), log, draining.signal),
     join: () => {
-      server.ready();
+      server.setServing(true);
       stopCleanup = startCleanup({
         retention: new Retention(db),
-        ledgerKeptMs: ledgerKeptMs(config.INVENTORY_HISTORY_DAYS),
+        ledgerKeptMs: ledgerKeptMsOf(config.INVENTORY_HISTORY_DAYS),
         onError: (err) => log.warn({ err }, "a part of the clean-up has failed; the next attempt is in a minute"),
         onWait: () =>
           log.warn(
@@ -140,7 +140,7 @@ async function start(): Promise<RunningProcess> {
     },
     leave: () => {
       isLeaving = true;
-      server.notReady();
+      server.setServing(false);
     },
     stop: async () => {
       draining.abort();

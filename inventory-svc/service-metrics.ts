@@ -6,7 +6,14 @@ import { exposePool } from "../runtime/database/pool-metrics.ts";
 import type { DatabaseRisks } from "../runtime/database/risks.ts";
 import { ErrorLog } from "../runtime/error-log.ts";
 import type { Logger } from "../runtime/log.ts";
-import { counter, createRegistry, Distribution, durationBounds, gauge, type Series } from "../runtime/metrics.ts";
+import {
+  counter,
+  createRegistry,
+  Distribution,
+  durationBoundsSeconds,
+  gauge,
+  type Series,
+} from "../runtime/metrics.ts";
 import { isOurFault } from "./rpc/rpc-error.ts";
 import { logLevel, type OnCall } from "./rpc/served-calls.ts";
 import type { GroupCommit, GroupCommitOptions } from "./stock/group-commit.ts";
@@ -38,7 +45,7 @@ interface ServiceParts {
 
 export function createServiceMetrics(log: Logger): ServiceMetrics {
   const registry = createRegistry();
-  const distribution = (name: string, help: string, bounds: readonly number[] = durationBounds) =>
+  const distribution = (name: string, help: string, bounds: readonly number[] = durationBoundsSeconds) =>
     new Distribution({ name: `inventory_${name}`, help, registry }, bounds);
   const errors = new ErrorLog(log, "call");
   const calls = distribution(

@@ -1,8 +1,8 @@
 /** Converts answers with entries to what callers get. */
 import { readBody, type SentEntry, withPetId } from "./exact-json.ts";
-import type { InventoryEntry, InventoryList } from "./inventory-api.ts";
+import type { InventoryList } from "./inventory-api.ts";
 import type { Answer } from "./request-sender.ts";
-import type { InventoryChanges, InventoryItem } from "./types.ts";
+import type { InventoryChanges, InventoryEntry, InventoryItem } from "./types.ts";
 
 function etagOf({ headers }: Answer): string {
   return headers.get("etag") ?? "";

@@ -27,7 +27,7 @@ export interface FollowedStock {
 /** Less than the 100 s for which proxies wait. */
 const waitSeconds = 90;
 /** An answer that comes sooner was not held back. */
-const heldMs = 1_000;
+const minHeldMs = 1_000;
 const maxIdlePauseMs = 30_000;
 
 /**
@@ -39,7 +39,7 @@ export async function* followStock(
   signal: AbortSignal | undefined,
 ): AsyncGenerator<FollowEvent, never, undefined> {
   let since: string | undefined;
-  for (let pauseMs = heldMs; ; ) {
+  for (let pauseMs = minHeldMs; ; ) {
     if (since === undefined) {
       const items = await list();
       since = items.etag;
@@ -47,13 +47,13 @@ export async function* followStock(
     }
     const askedMs = performance.now();
     const difference: InventoryChanges | undefined = await changes(since, waitSeconds).catch(endOfDifferences);
-    const wasHeld = performance.now() - askedMs >= heldMs;
+    const wasHeld = performance.now() - askedMs >= minHeldMs;
     const hasChanges = difference !== undefined && difference.changed.length + difference.removed.length > 0;
     const isNew = hasChanges && difference.etag !== since;
     since = difference?.etag;
     if (hasChanges) yield { type: "changes", ...difference };
     if (isNew) {
-      pauseMs = heldMs;
+      pauseMs = minHeldMs;
     } else if (!wasHeld) {
       await pause(pauseMs * (0.5 + Math.random() / 2), signal);
       pauseMs = Math.min(2 * pauseMs, maxIdlePauseMs);

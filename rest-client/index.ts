@@ -22,24 +22,32 @@ import type {
   CallOptions,
   InventoryApi,
   InventoryApiOptions,
-  InventoryEntry,
   InventoryList,
   ManyOptions,
-  UpdatedEntry,
   UpdateOptions,
   UpdateResult,
 } from "./inventory-api.ts";
 import { InventoryApiError } from "./inventory-api-error.ts";
 import { Pace } from "./pace.ts";
 import { type Answer, type ApiRequest, createSender } from "./request-sender.ts";
-import type { InventoryChanges, InventoryHistory, Order, Pet, RateLimitStatus, RotatedKey, Usage } from "./types.ts";
-import { type Adjustment, toAdjustmentsBody, toRequests, type UpdateEntry } from "./update-batches.ts";
+import type {
+  InventoryChanges,
+  InventoryEntry,
+  InventoryHistory,
+  Order,
+  Pet,
+  RateLimitStatus,
+  RotatedKey,
+  UpdatedEntry,
+  Usage,
+} from "./types.ts";
+import { type Adjustment, type EntryUpdate, toAdjustmentsBody, toRequests } from "./update-batches.ts";
 
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
 export type * from "./inventory-api.ts";
 export { type ErrorCode, InventoryApiError } from "./inventory-api-error.ts";
 export type * from "./types.ts";
-export type { Adjustment, UpdateEntry } from "./update-batches.ts";
+export type { Adjustment, EntryUpdate } from "./update-batches.ts";
 
 /** Maximum entries that are remembered with their tags: the latest ones. */
 const maxRemembered = 1_000;
@@ -101,7 +109,7 @@ export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
     return updatedBy(answer, remember(entryOf(answer)));
   }
 
-  async function updateMany(updates: readonly UpdateEntry[], options: ManyOptions = {}) {
+  async function updateMany(updates: readonly EntryUpdate[], options: ManyOptions = {}) {
     const { idempotencyKey, signal } = toOptions("updateMany", options, "idempotencyKey", "signal");
     const results: UpdateResult[] = [];
     for (const { start, key, body } of toRequests(updates, idempotencyKey)) {
@@ -163,7 +171,7 @@ export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
   async function changes(since: string, { waitSeconds, ...request }: ChangesRequest = {}): Promise<InventoryChanges> {
     const path = `/inventory/changes?since=${encodeURIComponent(toSince(since))}`;
     const seconds = toWaitSeconds(waitSeconds);
-    const held = seconds > 0 && { headers: { Prefer: `wait=${seconds}` }, heldMs: seconds * 1_000 };
+    const held = seconds > 0 && { headers: { Prefer: `wait=${seconds}` }, maxHoldMs: seconds * 1_000 };
     const answer = await send({ ...request, ...held, path });
     return changesOf(answer);
   }

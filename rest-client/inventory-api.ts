@@ -2,17 +2,18 @@
 import type { FollowEvent } from "./follow.ts";
 import type { InventoryApiError } from "./inventory-api-error.ts";
 import type {
-  BulkResult,
   InventoryChanges,
+  InventoryEntry,
   InventoryHistory,
   InventoryItem,
   Order,
   Pet,
   RateLimitStatus,
   RotatedKey,
+  UpdatedEntry,
   Usage,
 } from "./types.ts";
-import type { Adjustment, UpdateEntry } from "./update-batches.ts";
+import type { Adjustment, EntryUpdate } from "./update-batches.ts";
 
 export interface InventoryApiOptions {
   /**
@@ -46,19 +47,9 @@ export interface UpdateOptions extends CallOptions {
 /** Options of many changes, each of which has its own precondition and reason. */
 export type ManyOptions = Pick<UpdateOptions, "idempotencyKey" | "signal">;
 
-export interface InventoryEntry extends InventoryItem {
-  /** For `ifMatch`; empty where a proxy removes the `ETag`. */
-  readonly etag: string;
-}
-
-/** The entry after an update; `replayed` where an earlier request with the key had made that. */
-export interface UpdatedEntry extends InventoryEntry {
-  readonly replayed?: boolean;
-}
-
 /** What became of one of many updates. */
 export type UpdateResult =
-  | BulkResult
+  | UpdatedEntry
   | { readonly petId: bigint; readonly error: Pick<InventoryApiError, "code" | "message" | "status"> };
 
 export interface ListOptions extends CallOptions {
@@ -85,7 +76,7 @@ export interface InventoryApi {
    * @param options `limit`: entries of a page, up to 10,000; default: 1,000
    */
   pages(options?: CallOptions & { readonly limit?: number }): AsyncGenerator<InventoryList, void, undefined>;
-  /** One entry. @throws InventoryApiError `not_found` */
+  /** One entry. Its `etag` is empty where a proxy removes the header. @throws InventoryApiError `not_found` */
   get(petId: bigint | number, options?: CallOptions): Promise<InventoryEntry>;
   /** Sets a quantity. @throws InventoryApiError `not_found`; `precondition_failed` when `ifMatch` does not hold */
   update(petId: bigint | number, quantity: number, options?: UpdateOptions): Promise<UpdatedEntry>;
@@ -96,7 +87,7 @@ export interface InventoryApi {
    * @throws InventoryApiError when the first request fails. When a later one does, its updates get the error as their
    * result, and so do all after them, which are not sent
    */
-  updateMany(updates: readonly UpdateEntry[], options?: ManyOptions): Promise<UpdateResult[]>;
+  updateMany(updates: readonly EntryUpdate[], options?: ManyOptions): Promise<UpdateResult[]>;
   /**
    * Adds to a quantity, or takes from it with a negative `delta`: once, however often the request has to be sent.
    *

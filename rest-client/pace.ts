@@ -198,7 +198,7 @@ export class Pace {
   }
 
   /** Takes over a ban. Call it before `learn` for the same answer. */
-  stop(banMs: number): void {
+  beginBan(banMs: number): void {
     this.#windows.ban(banMs, performance.now());
     this.#next();
   }

@@ -25,7 +25,7 @@ export interface ApiRequest {
   /** Whether it goes on until it succeeds or is refused for good. */
   readonly isPatient?: boolean;
   /** Time in ms for which the gateway may hold the answer back. */
-  readonly heldMs?: number;
+  readonly maxHoldMs?: number;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -89,10 +89,10 @@ export function createSender({
   }
 
   async function attempt(request: ApiRequest, headers: Headers, number: number): Promise<Answer | InventoryApiError> {
-    const { method = "GET", path, body = null, heldMs = 0, signal } = request;
+    const { method = "GET", path, body = null, maxHoldMs = 0, signal } = request;
     const connection = new AbortController();
     const cut = () => connection.abort();
-    let timer = setTimeout(cut, silenceTimeoutMs + heldMs);
+    let timer = setTimeout(cut, silenceTimeoutMs + maxHoldMs);
     const onPart = () => {
       clearTimeout(timer);
       timer = setTimeout(cut, silenceTimeoutMs);
@@ -106,7 +106,7 @@ export function createSender({
       const { status } = response;
       const error =
         response.ok || (status === 304 && headers.has("If-None-Match")) ? undefined : readError(response, text);
-      if (error?.code === "api_key_banned") pace.stop(error.retryAfterMs ?? 0);
+      if (error?.code === "api_key_banned") pace.beginBan(error.retryAfterMs ?? 0);
       if (status < 500 && !(error && tellsOthers(response.headers))) pace.learn(response.headers, number);
       else pace.lose(number);
       return error ?? { status, headers: response.headers, text };

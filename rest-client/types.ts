@@ -17,13 +17,13 @@ export type InventoryChanges = {
   /** The `ETag` of the list that the difference leads to. */
   readonly etag: string;
   /** The entries that were made or changed, in the order of `petId`. */
-  readonly changed: readonly (EntryWithETag)[];
+  readonly changed: readonly (InventoryEntry)[];
   /** The `petId`s of the entries that were removed, in ascending order. */
   readonly removed: readonly (bigint)[];
 };
 
 /** The stock of one pet, with its ETag. */
-export type EntryWithETag = {
+export type InventoryEntry = {
   /** The ID of the pet. */
   readonly petId: bigint;
   /** Current stock count. */
@@ -34,7 +34,7 @@ export type EntryWithETag = {
 };
 
 /** An entry after an update. */
-export type UpdatedItem = {
+export type UpdatedEntry = {
   /** The ID of the pet. */
   readonly petId: bigint;
   /** The stock count. */
@@ -45,16 +45,6 @@ export type UpdatedItem = {
   /** True when an earlier request with this `Idempotency-Key` made the update. The result is that of then. Missing otherwise. */
   readonly replayed?: boolean;
 };
-
-/** Why an update was not made, or why that is not known. */
-export type RefusedUpdate = {
-  /** The ID of the pet. */
-  readonly petId: bigint;
-  readonly error: ErrorBody;
-};
-
-/** The updated entry with its ETag, or why there is none. */
-export type BulkResult = UpdatedItem | RefusedUpdate;
 
 /** Changes of one entry, the newest first. */
 export type InventoryHistory = {

@@ -1,4 +1,4 @@
-import { createInventoryApi, type UpdateEntry } from "./index.ts";
+import { createInventoryApi, type EntryUpdate } from "./index.ts";
 
 interface Sent {
   readonly key: string;
@@ -21,7 +21,7 @@ const petIds = (body: string) => [...body.matchAll(/"petId":(\d+)/g)].map(([, id
 const bytesOf = (text: string) => Buffer.byteLength(text);
 const maxBytes = 16 * 1024;
 
-const entries = (count: number, rest?: Partial<UpdateEntry>): UpdateEntry[] =>
+const entries = (count: number, rest?: Partial<EntryUpdate>): EntryUpdate[] =>
   Array.from({ length: count }, (_, petId) => ({ petId, quantity: 1, ...rest }));
 
 test.each([
@@ -105,7 +105,7 @@ test.each([
 
 test("an update that is too large by itself goes alone, after those before it", async () => {
   const { api, sent } = open();
-  const [first, second, third] = entries(3) as [UpdateEntry, UpdateEntry, UpdateEntry];
+  const [first, second, third] = entries(3) as [EntryUpdate, EntryUpdate, EntryUpdate];
   await api.updateMany([first, { ...second, ifMatch: "x".repeat(maxBytes) }, third], { idempotencyKey: "night" });
   expect(sent.map(({ key, body }) => [key, petIds(body)])).toEqual([
     ["night", ["0"]],

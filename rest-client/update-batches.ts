@@ -2,7 +2,7 @@
 import { toDelta, toIdempotencyKey, toIfMatch, toOptions, toPetId, toQuantity, toReason } from "./api-arguments.ts";
 
 /** One of many updates. */
-export interface UpdateEntry {
+export interface EntryUpdate {
   readonly petId: bigint | number;
   readonly quantity: number;
   readonly ifMatch?: string | undefined;
@@ -10,7 +10,7 @@ export interface UpdateEntry {
 }
 
 /** One of many adjustments. */
-export interface Adjustment extends Omit<UpdateEntry, "quantity"> {
+export interface Adjustment extends Omit<EntryUpdate, "quantity"> {
   /** Negative to take away; not 0. */
   readonly delta: number;
 }
@@ -36,7 +36,7 @@ const utf8 = new TextEncoder();
  *
  * @throws TypeError for an update or a key that cannot be sent, and for two updates of one pet
  */
-export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: string | undefined): UpdatesRequest[] {
+export function toRequests(updates: readonly EntryUpdate[], idempotencyKey: string | undefined): UpdatesRequest[] {
   const key = toIdempotencyKey(idempotencyKey);
   const all = updates.map(updateJson);
   checkDifferent(updates);
@@ -62,7 +62,7 @@ export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: stri
 }
 
 /** One of many updates as JSON, with every digit of its petId. */
-function updateJson(update: UpdateEntry): string {
+function updateJson(update: EntryUpdate): string {
   const { petId, quantity, ifMatch, reason } = toOptions("an update", update, "petId", "quantity", "ifMatch", "reason");
   return changeJson(petId, { quantity: toQuantity(quantity), ifMatch: toIfMatch(ifMatch), reason: toReason(reason) });
 }

@@ -10,11 +10,11 @@ test("a process that was ready logs once why it cannot serve, and once that it c
   const logged: object[] = [];
   const log = pino({ base: null, timestamp: false }, { write: (line: string) => void logged.push(JSON.parse(line)) });
   let fault: Error | undefined = new OperatorError("the database is still starting");
-  const ready = async () => {
+  const checkReady = async () => {
     if (fault) throw fault;
     return [];
   };
-  const admin = await startAdmin({ listen, metrics: new Registry(), ready, log });
+  const admin = await startAdmin({ listen, metrics: new Registry(), checkReady, log });
   const ask = async () => (await fetch(`http://${admin.address}/readyz`)).status;
   try {
     expect(await ask()).toBe(503);
@@ -38,7 +38,7 @@ test("a process that was ready logs once why it cannot serve, and once that it c
 test("process_ready follows /readyz without a probe, and a scrape waits for no answer", async () => {
   let answer: Promise<readonly string[]> = Promise.resolve([]);
   const log = pino({ level: "silent" });
-  const admin = await startAdmin({ listen, metrics: new Registry(), ready: () => answer, log });
+  const admin = await startAdmin({ listen, metrics: new Registry(), checkReady: () => answer, log });
   const shows = async (value: number) =>
     (await (await fetch(`http://${admin.address}/metrics`)).text()).includes(`process_ready ${value}\n`);
   try {

@@ -11,7 +11,7 @@ export interface AdminOptions {
   readonly listen: ListenAddress;
   readonly metrics: Registry;
   /** Resolves when the process can serve, with what operators should know; rejects with the reason when it cannot. */
-  readonly ready: () => Promise<readonly string[]>;
+  readonly checkReady: () => Promise<readonly string[]>;
   /**
    * Gets a line when a process that was ready cannot serve for a reason that an operator can mend, and when it can
    * again.
@@ -23,7 +23,7 @@ export interface AdminOptions {
  * Opens the operators' port: `/livez` (the process runs), `/readyz` (200 when it can serve, else 503, with a text) and
  * `/metrics` (Prometheus text, with `process_ready`).
  */
-export async function startAdmin({ listen, metrics, ready, log }: AdminOptions): Promise<AdminServer> {
+export async function startAdmin({ listen, metrics, checkReady, log }: AdminOptions): Promise<AdminServer> {
   let isReady = false;
   let wasReady = false;
   let isAway = false;
@@ -43,7 +43,7 @@ export async function startAdmin({ listen, metrics, ready, log }: AdminOptions):
   gauge({ name: "process_ready", help, registry: metrics }, () => {
     if (!isAsking) {
       isAsking = true;
-      void ready()
+      void checkReady()
         .then(noteReady, noteAway)
         .then(() => {
           isAsking = false;
@@ -61,7 +61,7 @@ export async function startAdmin({ listen, metrics, ready, log }: AdminOptions):
         answer(200, "ok\n");
         break;
       case "/readyz":
-        ready().then(
+        checkReady().then(
           (notes) => {
             noteReady();
             answer(200, ["ok", ...notes, ""].join("\n"));

@@ -22,7 +22,7 @@ export interface RunningProcess {
   /** Addresses as bound, `host:port`; logged when the process is ready. */
   readonly addresses: { readonly listen: string; readonly admin: string };
   /** Resolves when it can serve. */
-  canServe(): Promise<void>;
+  untilReady(): Promise<void>;
   /** Reports that it is ready. */
   join(): void;
   /** Reports that it is no longer ready. It still serves, because load balancers may not have noticed yet. */
@@ -41,7 +41,7 @@ export interface RunningProcess {
  *
  * @param start reads the settings, constructs, and at last listens to callers; throws SettingsError for a wrong
  *   configuration
- * @throws what `start` or `canServe` throws
+ * @throws what `start` or `untilReady` throws
  */
 export async function runProcess(start: () => Promise<RunningProcess>): Promise<void> {
   // Under the first load V8's young generation is still small, and nearly all objects of requests survive a collection.
@@ -86,7 +86,7 @@ export async function runProcess(start: () => Promise<RunningProcess>): Promise<
   process.on("disconnect", () => stoppingSinceMs ?? stop("SIGTERM")); // after a signal it must not count as another
   process.off("SIGTERM", giveUp).off("SIGINT", giveUp).off("disconnect", giveUp);
   try {
-    await running.canServe();
+    await running.untilReady();
   } catch (error) {
     if (stoppingSinceMs === undefined) throw error;
   }

@@ -69,7 +69,7 @@ export interface ListenAddress {
 }
 
 /** `host:port` or `[v6]:port`. Port 0 asks for any free port. */
-export function listenAddress(byDefault: string) {
+export function listenAddressSchema(byDefault: string) {
   return z
     .string()
     .default(byDefault)

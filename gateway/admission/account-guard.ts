@@ -56,7 +56,7 @@ return { consumed, ttl > 0 and ttl or 1000 * ARGV[2] }
 `;
 
 /** A limiter with the rule of `guardScript`, in the memory of this process. */
-export class GuardMemory extends RateLimiterMemory {
+export class MemoryGuardLimiter extends RateLimiterMemory {
   /** Resolves when the charge before has been made: nothing may come between a look at the points and their charge. */
   #last: Promise<unknown> = Promise.resolve();
 
@@ -103,8 +103,8 @@ export class AccountGuard {
   constructor(limit: GuardLimit, limiter: RateLimiterAbstract, onThrottled: (plan: PlanName) => void) {
     this.#limiter = limiter;
     this.#onThrottled = onThrottled;
-    const { keyPrefix, points, duration: seconds } = limit;
-    this.windows = [{ name: keyPrefix.replace("petstore:", ""), seconds, limit: points }];
+    const { keyPrefix, points, duration: lengthSeconds } = limit;
+    this.windows = [{ name: keyPrefix.replace("petstore:", ""), lengthSeconds, limit: points }];
   }
 
   /**
@@ -148,7 +148,7 @@ export class AccountGuard {
  */
 function decision(window: Window, admitted: boolean, { remainingPoints, msBeforeNext }: RateLimiterRes): Decision {
   const nowMs = Date.now();
-  const resetAtMs = nowMs + Math.min(msBeforeNext, window.seconds * 1_000);
+  const resetAtMs = nowMs + Math.min(msBeforeNext, window.lengthSeconds * 1_000);
   const state = { ...window, used: window.limit - remainingPoints, remaining: remainingPoints, resetAtMs };
   return { admitted, states: [state], nowMs };
 }

@@ -14,14 +14,14 @@ const maxAddresses = 100_000;
 export class AddressGuard {
   readonly windows: readonly Window[];
   /** The message of a refusal. */
-  readonly refusal: string;
+  readonly refusalMessage: string;
   readonly #counts: MemoryWindows;
 
   /** @param counted which requests it counts, in words */
   constructor(counted: string, perMinute: number, now: () => number) {
-    this.windows = [{ name: "minute", seconds: 60, limit: perMinute }];
-    this.refusal = `The rate limit of requests ${counted} from this address is exceeded: wait for Retry-After, then back off.`;
-    this.#counts = new MemoryWindows({ maxAccounts: maxAddresses, gateways: 1, now });
+    this.windows = [{ name: "minute", lengthSeconds: 60, limit: perMinute }];
+    this.refusalMessage = `The rate limit of requests ${counted} from this address is exceeded: wait for Retry-After, then back off.`;
+    this.#counts = new MemoryWindows({ maxAccounts: maxAddresses, gatewayCount: 1, now });
   }
 
   charge(address: string): Decision {

@@ -13,7 +13,7 @@ import { AccountGuard, ownAccountLimit } from "./account-guard.ts";
 import { createAdmission, type OperationAccess } from "./admission.ts";
 
 const pepper = "a-pepper-that-only-the-tests-know";
-const guardPerMinute = 60;
+const addressGuardPerMinute = 60;
 const flooder = "192.0.2.1";
 const second = 1_000;
 
@@ -45,7 +45,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
   const used: string[] = [];
   const reasons: string[] = [];
   const refused: { readonly familyId: string; readonly waitMs: number }[] = [];
-  const limiter = new MemoryWindows({ maxAccounts: 1_000, gateways: 1, now });
+  const limiter = new MemoryWindows({ maxAccounts: 1_000, gatewayCount: 1, now });
   const { admit, readmit } = createAdmission({
     authenticator: new Authenticator({ store: { findByHash }, peppers: [pepper], now }),
     onUse: ({ keyId }, use) => used.push(`${keyId} ${use}`),
@@ -54,7 +54,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     ownAccountGuard: new AccountGuard(ownAccountLimit, new RateLimiterMemory(ownAccountLimit), () =>
       reasons.push("account"),
     ),
-    guardPerMinute,
+    addressGuardPerMinute,
     strikes: { throttled: (familyId, waitMs) => refused.push({ familyId, waitMs }) },
     onThrottled: (_plan, reason) => reasons.push(reason),
     now,
@@ -111,8 +111,8 @@ const count = (outcomes: readonly Outcome[], outcome: Outcome) => outcomes.filte
 test("made-up keys cause no look-up, and are refused by the limit of their address", async () => {
   const { use, store } = setUp();
   const outcomes = await Promise.all(times(1_000, () => use(madeUpKey())));
-  expect(count(outcomes, "invalid_api_key")).toBe(guardPerMinute);
-  expect(count(outcomes, "rate_limit_exceeded")).toBe(1_000 - guardPerMinute);
+  expect(count(outcomes, "invalid_api_key")).toBe(addressGuardPerMinute);
+  expect(count(outcomes, "rate_limit_exceeded")).toBe(1_000 - addressGuardPerMinute);
   expect(store.total).toBe(0);
 });
 

@@ -32,7 +32,7 @@ export interface AdmissionOptions {
   /** Limits the operations that are not charged to the account. */
   readonly ownAccountGuard: AccountGuard;
   /** Requests without a valid key that an address has in a minute. */
-  readonly guardPerMinute: number;
+  readonly addressGuardPerMinute: number;
   /** Counts the strikes of families of keys; too many bring a ban. */
   readonly strikes: Pick<Strikes, "throttled">;
   /** Gets the plan and the reason of every 429 of limits, bans and addresses; `AccountGuard` reports its own. */
@@ -42,7 +42,7 @@ export interface AdmissionOptions {
 }
 
 /** A request with a valid key is charged to its account, refused by a spent window or a ban, or not charged at all. */
-export type Use = "served" | "refused" | "uncharged";
+export type Use = "charged" | "refused" | "uncharged";
 
 /** What an operation asks of its callers. */
 export interface OperationAccess {
@@ -80,10 +80,10 @@ export interface Admission {
    *
    * @throws ApiError invalid_api_key, api_key_banned; service_unavailable when the key cannot be looked up
    */
-  readonly reverifyCaller: (context: RequestContext) => Promise<void>;
+  readonly reverifyKeyAndBan: (context: RequestContext) => Promise<void>;
   /** The same for an operation that also serves banned keys. @throws ApiError invalid_api_key, service_unavailable */
   readonly reverifyKey: (context: RequestContext) => Promise<void>;
-  /** `reverifyCaller` when a held request goes on; it also renews the `limitHeaders`, without a charge. */
+  /** `reverifyKeyAndBan` when a held request goes on; it also renews the `limitHeaders`, without a charge. */
   readonly readmit: (context: RequestContext) => Promise<void>;
   /**
    * Admits a request for the documentation, which needs no key. It is counted by its address, in a limit of its own.
@@ -100,7 +100,7 @@ export interface Admission {
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
   const { authenticator, onUse, limiter, windowsFor, ownAccountGuard, strikes, onThrottled, now } = options;
-  const guard = new AddressGuard("without a valid key", options.guardPerMinute, now);
+  const guard = new AddressGuard("without a valid key", options.addressGuardPerMinute, now);
   const docsGuard = new AddressGuard("for documents", docsPerMinute, now);
 
   const setAddressLimits = (context: RequestContext) => {
@@ -150,7 +150,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Refuses a request that the limits of its account do not admit. @throws ApiError rate_limit_exceeded */
   function enforce(decision: Decision, windows: readonly Window[], context: RequestContext, principal: Principal) {
     context.limitHeaders = limitHeaders(windows, decision);
-    onUse(principal, decision.admitted ? "served" : "refused");
+    onUse(principal, decision.admitted ? "charged" : "refused");
     if (decision.admitted) return;
     const { name, resetAtMs } = bindingWindow(decision.states);
     strikes.throttled(principal.familyId, resetAtMs - decision.nowMs);
@@ -187,14 +187,14 @@ export function createAdmission(options: AdmissionOptions): Admission {
     }
   }
 
-  async function reverifyCaller(context: RequestContext) {
+  async function reverifyKeyAndBan(context: RequestContext) {
     await reverifyKey(context);
     const principal = context.principal!;
     if (principal.bannedUntilMs > now()) throw refuseBanned(context, principal, windowsFor(principal));
   }
 
   async function readmit(context: RequestContext) {
-    await reverifyCaller(context);
+    await reverifyKeyAndBan(context);
     await showLimits(context, context.principal!);
   }
 
@@ -228,7 +228,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     context.limitHeaders = limitHeaders(by.windows, decision);
     onThrottled("none", "address");
     const headers = peerAddress(socket) === context.clientAddress ? { Connection: "close" } : undefined;
-    return overLimit(decision, { message: by.refusal, headers });
+    return overLimit(decision, { message: by.refusalMessage, headers });
   }
 
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
@@ -240,7 +240,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
   }
 
   const { limitHeadersOf } = guard;
-  return { admit, isKeyKnownGood, reverifyCaller, reverifyKey, readmit, admitDocs, setAddressLimits, limitHeadersOf };
+  const again = { reverifyKey, reverifyKeyAndBan, readmit };
+  return { admit, isKeyKnownGood, ...again, admitDocs, setAddressLimits, limitHeadersOf };
 }
 
 function mayUse({ scopes }: Principal, { scope }: OperationAccess): boolean {

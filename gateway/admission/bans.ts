@@ -3,7 +3,7 @@ import type { Ban, KeyStore } from "../accounts/keys/key-store.ts";
 
 export interface BanRules {
   /** Strikes within a minute that bring a ban. */
-  readonly strikes: number;
+  readonly maxStrikes: number;
   /** Minutes of the first, second, … ban; the last one repeats. */
   readonly ladderMinutes: readonly number[];
   /** Time without a ban after which the ladder starts again. */
@@ -12,7 +12,7 @@ export interface BanRules {
 
 /** The published ladder. */
 export const publishedBanRules: BanRules = {
-  strikes: 30,
+  maxStrikes: 30,
   ladderMinutes: [5, 15, 60],
   forgetAfterMs: 24 * 60 * 60_000,
 };

@@ -3,11 +3,11 @@ import { quotaWindows } from "../limits/windows.ts";
 import { localState } from "./shared-state.ts";
 
 test("gateways that share nothing admit their shares: together the whole of each limit", async () => {
-  const gateways = 3;
+  const gatewayCount = 3;
   const now = () => 1_700_000_000_000;
-  const states = Array.from({ length: gateways }, () => {
-    const memory = new MemoryWindows({ maxAccounts: 10, gateways, now });
-    return localState({ memory, gateways, keyedUpdatesPerDay: 9, onThrottled: () => {} });
+  const states = Array.from({ length: gatewayCount }, () => {
+    const memory = new MemoryWindows({ maxAccounts: 10, gatewayCount, now });
+    return localState({ memory, gatewayCount, keyedUpdatesPerDay: 9, onThrottled: () => {} });
   });
   const admitted = { windows: 0, ownAccount: 0, rotations: 0, keyedUpdates: 0 };
   const windows = quotaWindows({ perMinute: 9, perDay: 90 });

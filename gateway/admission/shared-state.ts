@@ -15,9 +15,9 @@ import type { Limiter } from "../limits/windows.ts";
 import {
   AccountGuard,
   type GuardLimit,
-  GuardMemory,
   guardScript,
   keyedUpdateLimit,
+  MemoryGuardLimiter,
   ownAccountLimit,
   rotationLimit,
 } from "./account-guard.ts";
@@ -31,7 +31,7 @@ export interface SharedState {
    * Resolves when the state is shared, or cannot be for now. A gateway is ready only then, so that limits are exact
    * from its first request. Never rejects.
    */
-  readonly connected: Promise<void>;
+  readonly connectionTried: Promise<void>;
   /** Counts the requests of accounts. */
   readonly limiter: Limiter;
   readonly guards: {
@@ -55,7 +55,7 @@ export interface SharedStateOptions {
   /** Keeps what this gateway knows of the windows, and decides where Redis does not. */
   readonly memory: MemoryWindows;
   /** How many gateways there are. */
-  readonly gateways: number;
+  readonly gatewayCount: number;
   /** Entries that an account may update with an Idempotency-Key in a day. */
   readonly keyedUpdatesPerDay: number;
   /** Gets the plan of every caller that a guard refuses. */
@@ -106,11 +106,11 @@ export function redisState(options: RedisStateOptions): SharedState {
     void limiter.reportCounts(); // an outage that no request has met opens no breaker, so `onChange` says nothing
   });
   // A wrong URL is told at the start, not to the first caller.
-  const connected = firstAnswer(redis).catch((cause) => breaker.open("start", cause));
+  const connectionTried = firstAnswer(redis).catch((cause) => breaker.open("start", cause));
   const invalidations = new KeyInvalidations(redis);
   const storeClient = throughBreaker(redis, breaker);
   return {
-    connected,
+    connectionTried,
     limiter,
     guards: guardsOf(options, (limit, insuranceLimiter) => {
       return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter, customIncrTtlLuaScript: guardScript });
@@ -129,7 +129,7 @@ export function redisState(options: RedisStateOptions): SharedState {
 /** The state of one gateway without others, or of one of several that share nothing: each counts in its own memory. */
 export function localState(options: SharedStateOptions): SharedState {
   return {
-    connected: Promise.resolve(),
+    connectionTried: Promise.resolve(),
     limiter: options.memory,
     guards: guardsOf(options, (_limit, alone) => alone),
     shareStrikes: undefined,
@@ -141,11 +141,11 @@ export function localState(options: SharedStateOptions): SharedState {
 
 /** @param limiterOf makes the limiter of a limit; `alone` is that in memory, which counts this gateway's share */
 function guardsOf(
-  { gateways, keyedUpdatesPerDay, onThrottled }: SharedStateOptions,
-  limiterOf: (limit: GuardLimit, alone: GuardMemory) => GuardMemory | RateLimiterRedis,
+  { gatewayCount, keyedUpdatesPerDay, onThrottled }: SharedStateOptions,
+  limiterOf: (limit: GuardLimit, alone: MemoryGuardLimiter) => MemoryGuardLimiter | RateLimiterRedis,
 ): SharedState["guards"] {
   const guard = (limit: GuardLimit) => {
-    const alone = new GuardMemory({ ...limit, points: Math.ceil(limit.points / gateways) });
+    const alone = new MemoryGuardLimiter({ ...limit, points: Math.ceil(limit.points / gatewayCount) });
     return new AccountGuard(limit, limiterOf(limit, alone), onThrottled);
   };
   return {

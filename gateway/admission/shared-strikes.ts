@@ -41,13 +41,13 @@ type Client = (Redis | Cluster) & {
 export function strikeSharing(redis: Redis | Cluster, breaker: Breaker, clockOffsetMs = () => 0): ShareStrikes {
   redis.defineCommand("countStrikes", { numberOfKeys: 1, lua: countStrikesScript });
   const client = redis as Client;
-  return async (strikes, tooMany) => {
+  return async (strikes, maxStrikes) => {
     const found = await Promise.all(
       [...strikes].map(async ([familyId, count]) => {
         const key = `petstore:refused:${familyId}`;
         const times = [strikeSlotMs, strikeWindowMs, clockOffsetMs()];
         try {
-          const isTooMany = await breaker.run(key, () => client.countStrikes(key, count, tooMany, ...times));
+          const isTooMany = await breaker.run(key, () => client.countStrikes(key, count, maxStrikes, ...times));
           return isTooMany ? [familyId] : [];
         } catch {
           return []; // each gateway goes by its own count

@@ -6,11 +6,11 @@ const minute = 60 * second;
 const day = 24 * 60 * minute;
 
 /** Strikes with a clock of its own, and the keys that it has reported. */
-function strikesOf(tooMany: number) {
+function strikesOf(maxStrikes: number) {
   const found: string[] = [];
   const clock = { nowMs: 0 };
   const strikes = new Strikes({
-    tooMany,
+    maxStrikes,
     onTooMany: async (keyId) => void found.push(keyId),
     now: () => clock.nowMs,
   });
@@ -59,7 +59,7 @@ describe("strikes", () => {
       return stored.promise;
     };
     let nowMs = 0;
-    const strikes = new Strikes({ tooMany: 30, onTooMany, now: () => (nowMs += second) });
+    const strikes = new Strikes({ maxStrikes: 30, onTooMany, now: () => (nowMs += second) });
     const throttle = (times: number) => {
       for (let i = 0; i < times; i++) strikes.throttled("k", day);
     };
@@ -139,14 +139,14 @@ describe("strikes", () => {
     const totals = new Map<string, number>();
     const found: number[] = [];
     const clock = { nowMs: 0 };
-    const share: ShareStrikes = async (added, tooMany) => {
+    const share: ShareStrikes = async (added, maxStrikes) => {
       for (const [keyId, strikes] of added) totals.set(keyId, (totals.get(keyId) ?? 0) + strikes);
-      const over = [...added.keys()].filter((keyId) => totals.get(keyId)! >= tooMany);
+      const over = [...added.keys()].filter((keyId) => totals.get(keyId)! >= maxStrikes);
       for (const keyId of over) totals.delete(keyId);
       return over;
     };
     const gateways = Array.from({ length: count }, (_, i) => {
-      return new Strikes({ tooMany: 30, onTooMany: async () => void found.push(i), share, now: () => clock.nowMs });
+      return new Strikes({ maxStrikes: 30, onTooMany: async () => void found.push(i), share, now: () => clock.nowMs });
     });
     return { gateways, found, clock };
   }
@@ -179,7 +179,7 @@ describe("strikes", () => {
     const shared = Promise.withResolvers<ReadonlyMap<string, number>>();
     let nowMs = 0;
     const strikes = new Strikes({
-      tooMany: 30,
+      maxStrikes: 30,
       onTooMany: () => new Promise(() => {}),
       share: async (added) => {
         shared.resolve(added);
@@ -195,7 +195,7 @@ describe("strikes", () => {
     const { jest } = import.meta;
     jest.useFakeTimers();
     const share = jest.fn(async () => []);
-    const strikes = new Strikes({ tooMany: 30, onTooMany: async () => {}, share, now: () => 0 });
+    const strikes = new Strikes({ maxStrikes: 30, onTooMany: async () => {}, share, now: () => 0 });
     strikes.throttled("k", day);
     strikes.close();
     jest.advanceTimersByTime(minute);

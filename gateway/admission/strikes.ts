@@ -12,14 +12,14 @@ const maxKeys = 100_000;
 /**
  * Adds strikes, by family of keys, to the counts that all gateways share.
  *
- * @param tooMany the count within a minute from which a family is over the limit; its count then starts at 0
+ * @param maxStrikes the count within a minute from which a family is over the limit; its count then starts at 0
  * @returns the families over the limit; one whose count could not be shared is left out. It never rejects
  */
-export type ShareStrikes = (strikes: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
+export type ShareStrikes = (strikes: ReadonlyMap<string, number>, maxStrikes: number) => Promise<readonly string[]>;
 
 export interface StrikesOptions {
   /** The count within a minute from which a family of keys has too many strikes. */
-  readonly tooMany: number;
+  readonly maxStrikes: number;
   /** Gets a family of keys that has too many strikes. Resolves when it has dealt with the family, and never rejects. */
   readonly onTooMany: (familyId: string) => Promise<void>;
   /** Undefined for a gateway without Redis. */
@@ -65,7 +65,7 @@ export class Strikes {
   /** @param waitMs the time that the 429 told the caller to wait */
   throttled(familyId: string, waitMs: number): void {
     if (this.#handled.has(familyId)) return;
-    const { tooMany, share, now } = this.#options;
+    const { maxStrikes, share, now } = this.#options;
     const nowMs = now();
     const entry = this.#entryOf(familyId, nowMs);
     const untilMs = nowMs + waitMs;
@@ -79,7 +79,7 @@ export class Strikes {
       return;
     }
     addStrike(entry, nowMs);
-    if (entry.total >= tooMany) void this.#handle(familyId);
+    if (entry.total >= maxStrikes) void this.#handle(familyId);
     // Each gateway gives a first 429, so those of many gateways would bring a ban for one burst.
     if (share && !isFirst) {
       this.#unshared.set(familyId, (this.#unshared.get(familyId) ?? 0) + 1);
@@ -109,11 +109,11 @@ export class Strikes {
   }
 
   async #share(share: ShareStrikes): Promise<void> {
-    const { tooMany } = this.#options;
+    const { maxStrikes } = this.#options;
     const added = this.#unshared;
     this.#unshared = new Map();
     this.#timer = undefined;
-    for (const familyId of await share(added, tooMany)) void this.#handle(familyId);
+    for (const familyId of await share(added, maxStrikes)) void this.#handle(familyId);
   }
 }
 

@@ -87,7 +87,7 @@ export class Connection {
   }
 
   /** The response under way. */
-  get open(): ServerResponse | undefined {
+  get openResponse(): ServerResponse | undefined {
     return this.#open;
   }
 

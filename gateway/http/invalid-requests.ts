@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { ApiError } from "./api-error.ts";
 import { peerAddress } from "./client-address.ts";
 import type { Connection } from "./connection.ts";
-import { requestId, tooLargeHead } from "./request.ts";
+import { acceptRequestId, tooLargeHead } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
 import { jsonType } from "./respond.ts";
 
@@ -46,12 +46,12 @@ export function refuseInvalid(
   { headersOutsideRouter, onMalformed, keepAliveTimeoutMs }: InvalidRequestOptions,
 ): void {
   if (!connection) return; // it was not let in, or has closed
-  const { open } = connection;
+  const { openResponse } = connection;
   connection.stopParsing();
   if (!socket.writable) return; // its client has left, or it has its answer and is still sending
-  const id = requestId(undefined);
+  const id = acceptRequestId(undefined);
   onMalformed(error, id);
-  if (open?.headersSent) {
+  if (openResponse?.headersSent) {
     socket.setTimeout(keepAliveTimeoutMs); // for an answer that never goes on
   } else {
     answerRaw(socket, error, refusalHeaders(error, id, headersOutsideRouter(peerAddress(socket)), ""));

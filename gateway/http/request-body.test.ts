@@ -22,12 +22,12 @@ async function receive(bytes: string) {
   const [request, response] = (await once(server, "request")) as [IncomingMessage, ServerResponse];
   setContext(response, {} as RequestContext);
   takeBody(request);
-  const readBody = (bodyTimeoutMs: number, reverifyCaller: Reverify = async () => {}) =>
-    readWholeBody(request, response, { admission: { reverifyCaller }, bodyTimeoutMs });
+  const readBody = (bodyTimeoutMs: number, reverifyKeyAndBan: Reverify = async () => {}) =>
+    readWholeBody(request, response, { admission: { reverifyKeyAndBan }, bodyTimeoutMs });
   return { socket, response, readBody };
 }
 
-type Reverify = WholeBodyOptions["admission"]["reverifyCaller"];
+type Reverify = WholeBodyOptions["admission"]["reverifyKeyAndBan"];
 
 const head = (length: number) => `PATCH / HTTP/1.1\r\nHost: g\r\nContent-Length: ${length}\r\n\r\n`;
 

@@ -5,7 +5,7 @@ import { contextOf, type RequestContext } from "./request-context.ts";
 
 export interface WholeBodyOptions {
   /** Looks again at an API key that may have been revoked since its request began, and rejects if it was. */
-  readonly admission: { readonly reverifyCaller: (context: RequestContext) => Promise<void> };
+  readonly admission: { readonly reverifyKeyAndBan: (context: RequestContext) => Promise<void> };
   /** How long the body may take to arrive. */
   readonly bodyTimeoutMs: number;
 }
@@ -17,7 +17,7 @@ export interface WholeBodyOptions {
  *
  * @returns the body, and when its request was complete, by `performance.now()`
  * @throws ApiError payload_too_large, timeout (408) for a body that is too slow, invalid_request for one that breaks
- *   off and for a client that has left; what `reverifyCaller` throws
+ *   off and for a client that has left; what `reverifyKeyAndBan` throws
  */
 export async function readWholeBody(
   request: IncomingMessage,
@@ -29,7 +29,7 @@ export async function readWholeBody(
   const body = await readBody(request, bodyTimeoutMs);
   if (isWhole) return { body, arrivedMs: context.arrivedMs };
   const arrivedMs = performance.now();
-  await admission.reverifyCaller(context);
+  await admission.reverifyKeyAndBan(context);
   if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
   return { body, arrivedMs };
 }

@@ -65,7 +65,7 @@ const idPrefix = randomBytes(9).toString("base64url");
 let idCount = 0;
 
 /** The caller's `X-Request-Id` if it is acceptable, else a new one. */
-export function requestId(header: string | string[] | undefined): string {
+export function acceptRequestId(header: string | string[] | undefined): string {
   if (typeof header === "string" && header.length <= maxIdLength && acceptableId.test(header)) return header;
   idCount += 1;
   return `${idPrefix}-${idCount.toString(36)}`;

@@ -9,7 +9,7 @@ import { addressBlock, peerAddress } from "./client-address.ts";
 import { type BodyFault, Connection, lingerMs } from "./connection.ts";
 import { type InvalidRequestOptions, parserError, refusalHeaders, refuseInvalid } from "./invalid-requests.ts";
 import type { Overload } from "./overload.ts";
-import { invalidTarget, maxHeaderLines, pathOf, requestFault, requestId } from "./request.ts";
+import { acceptRequestId, invalidTarget, maxHeaderLines, pathOf, requestFault } from "./request.ts";
 import { waitsForOthers } from "./request-context.ts";
 import { writeJson } from "./respond.ts";
 import { cutStalledReaders } from "./stalled-readers.ts";
@@ -152,7 +152,7 @@ function refuseRequest(
   error: ApiError,
   { headersOutsideRouter, onMalformed }: PublicServerOptions,
 ): void {
-  const id = requestId(request.headers["x-request-id"]);
+  const id = acceptRequestId(request.headers["x-request-id"]);
   if (error !== overloaded) onMalformed(error, id); // a log line would cost what the refusal of an overload saves
   const common = headersOutsideRouter(peerAddress(request.socket), request);
   const headers = refusalHeaders(error, id, common, pathOf(request));
@@ -195,13 +195,15 @@ class Connections {
   /** Counts the responses that wait for others: for a client that reads slowly, or because they are held. */
   countWaitingForOthers(): number {
     let count = 0;
-    for (const { open } of this.#all.values()) if (open && (open.headersSent || waitsForOthers(open))) count += 1;
+    for (const { openResponse: open } of this.#all.values()) {
+      if (open && (open.headersSent || waitsForOthers(open))) count += 1;
+    }
     return count;
   }
 
   /** Ends every connection after the response that is under way on it. */
   endAll(): void {
-    for (const connection of this.#all.values()) if (connection.open) connection.endAfterOpen();
+    for (const connection of this.#all.values()) if (connection.openResponse) connection.endAfterOpen();
   }
 
   /**
@@ -209,13 +211,14 @@ class Connections {
    * sending.
    */
   endAnnounced(): void {
-    for (const connection of this.#all.values()) if (connection.open?.headersSent === false) connection.endAfterOpen();
+    for (const connection of this.#all.values())
+      if (connection.openResponse?.headersSent === false) connection.endAfterOpen();
   }
 
   /** Closes the connections without a request; `withParts`: also those with a part of one. */
   destroyIdle({ withParts }: { readonly withParts: boolean }): void {
-    for (const { socket, open, isIdle } of this.#all.values()) {
-      if (isIdle || (withParts && open === undefined)) socket.destroy();
+    for (const { socket, openResponse, isIdle } of this.#all.values()) {
+      if (isIdle || (withParts && openResponse === undefined)) socket.destroy();
     }
   }
 }

@@ -1,5 +1,5 @@
 import { createKey } from "../accounts/keys/key-format.ts";
-import { requestId } from "../http/request.ts";
+import { acceptRequestId } from "../http/request.ts";
 import { fingerprintOf, readIdempotencyKey } from "./input.ts";
 
 test("an API key is no Idempotency-Key, bare or quoted, because those are stored and sent on", () => {
@@ -13,8 +13,8 @@ test("an API key is no Idempotency-Key, bare or quoted, because those are stored
 });
 
 test("a request id that holds an API key is replaced by one of the gateway", () => {
-  expect(requestId(createKey("live", "p".repeat(32)))).not.toContain("ps_");
-  expect(requestId("order-7")).toBe("order-7");
+  expect(acceptRequestId(createKey("live", "p".repeat(32)))).not.toContain("ps_");
+  expect(acceptRequestId("order-7")).toBe("order-7");
 });
 
 test("an update without a reason keeps the fingerprint that gateways without reasons recorded", () => {

@@ -122,7 +122,7 @@ const firstWait = /(?:^|,)\s*wait\b(?:\s*=\s*(?:(\d+)|"(\d+)")\s*(?=[;,]|$))?/i;
  * @param prefer the header `Prefer`
  * @returns whole seconds, 0 to 90; undefined without the preference, and for one that is malformed (RFC 7240)
  */
-export function readWait(prefer: string | string[] | undefined): number | undefined {
+export function readWaitSeconds(prefer: string | string[] | undefined): number | undefined {
   const [, bare, quoted] = firstWait.exec(String(prefer ?? "")) ?? [];
   const seconds = bare ?? quoted;
   return seconds === undefined ? undefined : Math.min(Number(seconds), maxWaitSeconds);

@@ -1,6 +1,6 @@
 /** The inventory service as the gateway sees it: traces, and errors of the public contract. */
 import { context } from "@opentelemetry/api";
-import { type Changed, type ChangeRequest, failedIn } from "../../client/change-requests.ts";
+import { type Changed, type ChangeRequest, indexOfFailure } from "../../client/change-requests.ts";
 import type { ChangeCaller } from "../../client/change-sender.ts";
 import { createInventoryClient, type InventoryChannelOptions, InventoryError } from "../../client/index.ts";
 import type { PastChange } from "../../client/past-changes.ts";
@@ -108,7 +108,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
         return { petId, delta, expectedRevisions: precondition?.revisions, reason };
       });
       const outcomes = await applyChanges({ ...identity, changes, isAllOrNothing: true }, caller);
-      const failed = failedIn(outcomes);
+      const failed = indexOfFailure(outcomes);
       if (failed === -1) return outcomes as readonly Changed[];
       throw fromAdjustmentError(outcomes[failed] as InventoryError, adjustments[failed]!);
     },
@@ -129,7 +129,8 @@ export function openStockClient(options: StockClientOptions): StockClient {
 
     async *load(afterPetId) {
       try {
-        yield* client.list({ afterPetId, withRemoved: true, timeoutMs: callTimeoutMs, signal: closed.signal });
+        const timing = { silenceTimeoutMs: callTimeoutMs, signal: closed.signal };
+        yield* client.list({ afterPetId, withRemoved: true, ...timing });
       } catch (error) {
         throw fromServiceError(error);
       }

@@ -21,7 +21,7 @@ async function admitAll(accounts: number, ...keysAndArguments: readonly number[]
 
 /** A limiter over a Redis that answers like this, and the turn of the event loop in which each decision came. */
 function setUp(chargeWindows: typeof admitAll) {
-  const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 1, now: () => nowMs, elapsed: () => 0 });
+  const memory = new MemoryWindows({ maxAccounts: 10_000, gatewayCount: 1, now: () => nowMs, elapsedMs: () => 0 });
   const breaker = new Breaker({ probe: async () => {}, probeIntervalMs: 1_000_000, onChange: () => {} });
   const redis = { defineCommand: () => {}, chargeWindows } as unknown as Redis;
   const limiter = new RedisWindows({ redis, memory, breaker });

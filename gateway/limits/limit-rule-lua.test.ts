@@ -3,7 +3,7 @@ import type { Redis } from "ioredis";
 import { newAccountToday } from "../../test/support/accounts.ts";
 import { type RedisServer, startRedisServer } from "../../test/support/redis-server.ts";
 import { suiteStack } from "../../test/support/stack.ts";
-import { type CountReport, charge, indexAt, type KeptCounts, lengthsMs, phaseOf } from "./limit-rule.ts";
+import { type CountReport, charge, indexAt, type KeptCounts, lengthsMs, phaseMsOf } from "./limit-rule.ts";
 import { answerOf, argumentsOf, chargeScript } from "./limit-rule-lua.ts";
 import { connectRedis } from "./redis-connection.ts";
 
@@ -37,12 +37,12 @@ test("the rule in Lua answers as the one in TypeScript: any reports, clock steps
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
       const account = newAccountToday(Date.now() + offsetMs);
-      const phaseMs = phaseOf(account);
+      const phaseMs = phaseMsOf(account);
       const indexes = (nowMs: number) => lengthsMs.map((lengthMs) => indexAt(nowMs, phaseMs, lengthMs));
-      let kept: KeptCounts = { totals: [], charged: new Map() };
+      let kept: KeptCounts = { totals: [], chargesByGateway: new Map() };
       for (const { gateway, wanted, limits, counts, forwardMs, isLost } of steps) {
         offsetMs += forwardMs;
-        if (isLost) kept = { totals: [], charged: new Map() };
+        if (isLost) kept = { totals: [], chargesByGateway: new Map() };
         if (isLost) await redis.del(account);
         const atMs = indexes(Date.now() + offsetMs);
         const report: CountReport = {

@@ -87,6 +87,6 @@ export function argumentsOf({ countsName, wanted, limits, counts }: CountReport,
 /** Reads what the script has answered about one account. @param account its place among the keys of the call */
 export function answerOf(numbers: readonly number[], account: number): ChargeAnswer {
   const at = 1 + account * (1 + 2 * lengthsMs.length);
-  const windows = lengthsMs.map((_, w) => ({ others: numbers[at + 2 * w + 1]!, charged: numbers[at + 2 * w + 2]! }));
-  return { admitted: numbers[at]!, windows };
+  const charges = lengthsMs.map((_, w) => ({ others: numbers[at + 2 * w + 1]!, charged: numbers[at + 2 * w + 2]! }));
+  return { admittedCount: numbers[at]!, charges };
 }

@@ -6,13 +6,13 @@ import {
   indexAt,
   type KeptCounts,
   lengthsMs,
-  phaseOf,
+  phaseMsOf,
 } from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import { quotaWindows, type WindowsNow } from "./windows.ts";
 
 const account = "acc_1";
-const phaseMs = phaseOf(account);
+const phaseMs = phaseMsOf(account);
 const limit = 60;
 const windows = quotaWindows({ perMinute: limit, perDay: 1_000_000 });
 const size = 3;
@@ -20,8 +20,11 @@ const size = 3;
 /** The begin of a day of the account. */
 const beginMs = 20_000 * lengthsMs[1] - phaseMs;
 
-const nothingKept = (): KeptCounts => ({ totals: [], charged: new Map() });
-const copyOf = ({ totals, charged }: KeptCounts): KeptCounts => ({ totals, charged: new Map(charged) });
+const nothingKept = (): KeptCounts => ({ totals: [], chargesByGateway: new Map() });
+const copyOf = ({ totals, chargesByGateway }: KeptCounts): KeptCounts => ({
+  totals,
+  chargesByGateway: new Map(chargesByGateway),
+});
 
 /** Gateways over kept counts in place of Redis. The gateways are real, the network and the clock are the test's own. */
 class Deployment {
@@ -33,7 +36,7 @@ class Deployment {
   admitted = 0;
 
   #newGateway(): MemoryWindows {
-    return new MemoryWindows({ maxAccounts: 10, gateways: size, now: () => this.nowMs });
+    return new MemoryWindows({ maxAccounts: 10, gatewayCount: size, now: () => this.nowMs });
   }
 
   /** A gateway ends, with what only it knows, and another one takes its place. */
@@ -71,8 +74,8 @@ class Deployment {
   call(gateway: number, wanted: number): number {
     const answer = this.execute(this.report(gateway, wanted));
     this.gateways[gateway]!.learn(this.countsOf(gateway), this.nowMs, answer);
-    this.admitted += answer.admitted;
-    return answer.admitted;
+    this.admitted += answer.admittedCount;
+    return answer.admittedCount;
   }
 
   /** Requests that a gateway decides about without Redis. @returns how many were admitted */
@@ -109,7 +112,7 @@ class Deployment {
     const decision = memory.read(memory.countsOf(account), windows, 1);
     const shown = Math.min(...decision.states.map(({ remaining }) => remaining));
     const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
-    const next = charge(copyOf(this.redis), indexes, this.report(gateway, 1_000)).admitted;
+    const next = charge(copyOf(this.redis), indexes, this.report(gateway, 1_000)).admittedCount;
     return { shown, next, isSpent: memory.isSpent(memory.countsOf(account), windows, 1) };
   }
 
@@ -363,7 +366,7 @@ describe("windows by the clock", () => {
   const left = ({ states }: WindowsNow) => states.map(({ remaining }) => remaining);
 
   test("a day of an account begins with a minute, at a second that differs between accounts", () => {
-    const phases = Array.from({ length: 1_000 }, (_, i) => phaseOf(`acc_${i}`));
+    const phases = Array.from({ length: 1_000 }, (_, i) => phaseMsOf(`acc_${i}`));
     expect(phases.filter((phase) => phase % 1_000 !== 0 || phase < 0 || phase >= 86_400_000)).toEqual([]);
     expect(new Set(phases).size).toBeGreaterThan(950);
     const deployment = new Deployment();
@@ -389,7 +392,7 @@ describe("windows by the clock", () => {
       deployment.nowMs = beginMs + 86_400_000;
       expect(left(deployment.gateways[0]!.readShared(account, windows))[0]).toBe(limit / size);
       expect(deployment.call(0, 1)).toBe(1);
-      expect(deployment.redis.charged.size).toBe(1); // the gateways of the day before are forgotten
+      expect(deployment.redis.chargesByGateway.size).toBe(1); // the gateways of the day before are forgotten
     }
   });
 

@@ -14,7 +14,7 @@ export const lengthsMs = [60_000, 86_400_000] as const;
  *
  * @returns milliseconds, in whole seconds
  */
-export function phaseOf(accountId: string): number {
+export function phaseMsOf(accountId: string): number {
   return (crc32(accountId) % 86_400) * 1_000;
 }
 
@@ -40,10 +40,10 @@ export interface Count {
  * What a gateway may still admit of a limit. With Redis: what `charge` would admit. Alone: this gateway's share of what
  * was left when it last heard. What it has admitted since is subtracted.
  *
- * @param gateways how many share what is left: 1 with Redis
+ * @param sharers how many share what is left: 1 with Redis
  */
-export function leftOf({ own, synced, others }: Readonly<Count>, limit: number, gateways: number): number {
-  return Math.ceil((limit - others - synced) / gateways) + synced - own;
+export function leftOf({ own, synced, others }: Readonly<Count>, limit: number, sharers: number): number {
+  return Math.ceil((limit - others - synced) / sharers) + synced - own;
 }
 
 /** Begins a count again when its window is over. */
@@ -57,9 +57,9 @@ export function renew(count: Count, index: number): void {
 }
 
 /** Notes what Redis has charged in one window, and how many requests it has admitted. */
-export function learn(count: Count, index: number, admitted: number, { others, charged }: Charges): void {
+export function learn(count: Count, index: number, admittedCount: number, { others, charged }: Charges): void {
   renew(count, index);
-  count.own += admitted;
+  count.own += admittedCount;
   count.alone = 0;
   count.synced = Math.max(count.synced, charged);
   count.others = Math.max(count.others, others);
@@ -79,7 +79,7 @@ interface Total {
 /** What Redis keeps of an account: a total and the charges of each gateway, for each window. */
 export interface KeptCounts {
   totals: readonly Total[];
-  readonly charged: Map<string, readonly { readonly index: number; readonly charged: number }[]>;
+  readonly chargesByGateway: Map<string, readonly { readonly index: number; readonly charged: number }[]>;
 }
 
 /** What one gateway reports about an account, and how many more requests it wants to admit. */
@@ -99,8 +99,8 @@ export interface Charges {
 
 /** What Redis answers: how many of the wanted requests it admits, and the charges in each window. */
 export interface ChargeAnswer {
-  readonly admitted: number;
-  readonly windows: readonly Charges[];
+  readonly admittedCount: number;
+  readonly charges: readonly Charges[];
 }
 
 /**
@@ -122,8 +122,8 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
   const { countsName, wanted, limits, counts } = report;
   const isNew = kept.totals.at(-1)?.index !== indexes.at(-1);
   const totals = isNew ? [] : kept.totals;
-  const charges = isNew ? [] : (kept.charged.get(countsName) ?? []);
-  let admitted = wanted;
+  const charges = isNew ? [] : (kept.chargesByGateway.get(countsName) ?? []);
+  let admittedCount = wanted;
   const merged = indexes.map((index, w) => {
     const running = <T extends { readonly index: number }>(value: T | undefined) =>
       value?.index === index ? value : null;
@@ -134,22 +134,22 @@ export function charge(kept: KeptCounts, indexes: readonly number[], report: Cou
     const newSum = sum + known - charged;
     const total = Math.max(highest + Math.min(alone, known - charged), others + known, newSum);
     const credit = known - own;
-    admitted = Math.max(0, Math.min(admitted, credit + limits[w]! - total));
+    admittedCount = Math.max(0, Math.min(admittedCount, credit + limits[w]! - total));
     return { index, before: { highest, charged }, own, known, sum: newSum, total };
   });
   let isChanged = false;
   const after = merged.map(({ index, before, own, known, sum, total }) => {
-    const grown = Math.max(0, own + admitted - known);
+    const grown = Math.max(0, own + admittedCount - known);
     if (total + grown > before.highest || known + grown > before.charged) isChanged = true;
     return { index, highest: total + grown, sum: sum + grown, charged: known + grown };
   });
   if (isChanged) {
-    if (isNew) kept.charged.clear();
+    if (isNew) kept.chargesByGateway.clear();
     kept.totals = after.map(({ index, highest, sum }) => ({ index, highest, sum }));
-    kept.charged.set(
+    kept.chargesByGateway.set(
       countsName,
       after.map(({ index, charged }) => ({ index, charged })),
     );
   }
-  return { admitted, windows: after.map(({ highest, charged }) => ({ others: highest - charged, charged })) };
+  return { admittedCount, charges: after.map(({ highest, charged }) => ({ others: highest - charged, charged })) };
 }

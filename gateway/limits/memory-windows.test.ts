@@ -1,4 +1,4 @@
-import { type ChargeAnswer, type Charges, phaseOf } from "./limit-rule.ts";
+import { type ChargeAnswer, type Charges, phaseMsOf } from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import type { Decision, WindowsNow } from "./windows.ts";
 import { quotaWindows } from "./windows.ts";
@@ -7,9 +7,9 @@ const minuteMs = 60_000;
 const id = "acc_1";
 
 /** Windows in memory, and a clock of the test's own that begins with a day of the account. */
-function setUp({ gateways = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {}) {
-  const clock = { nowMs: 20_000 * 86_400_000 - phaseOf(id) };
-  const memory = new MemoryWindows({ maxAccounts, gateways, now: () => clock.nowMs });
+function setUp({ gatewayCount = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {}) {
+  const clock = { nowMs: 20_000 * 86_400_000 - phaseMsOf(id) };
+  const memory = new MemoryWindows({ maxAccounts, gatewayCount, now: () => clock.nowMs });
   const windows = quotaWindows({ perMinute, perDay });
   const ask = (account = id) => memory.charge(account, windows);
   const look = (account = id) => memory.readShared(account, windows);
@@ -26,13 +26,16 @@ function setUp({ gateways = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {
 
 const left = ({ states }: WindowsNow) => states.map(({ remaining }) => remaining);
 /** An answer of Redis that has charged the same in both windows. */
-const answerOf = (admitted: number, charges: Charges): ChargeAnswer => ({ admitted, windows: [charges, charges] });
+const answerOf = (admitted: number, charges: Charges): ChargeAnswer => ({
+  admittedCount: admitted,
+  charges: [charges, charges],
+});
 const admitted = (decisions: readonly Decision[]) => decisions.map((decision) => decision.admitted);
 
 test("a step of this machine's clock begins no window again once Redis has told its time", () => {
-  let nowMs = 20_000 * 86_400_000 - phaseOf(id) + 1;
+  let nowMs = 20_000 * 86_400_000 - phaseMsOf(id) + 1;
   let elapsedMs = 0;
-  const memory = new MemoryWindows({ maxAccounts: 10, gateways: 1, now: () => nowMs, elapsed: () => elapsedMs });
+  const memory = new MemoryWindows({ maxAccounts: 10, gatewayCount: 1, now: () => nowMs, elapsedMs: () => elapsedMs });
   const windows = quotaWindows({ perMinute: 3, perDay: 1_000 });
   const ask = (count: number) =>
     admitted(Array.from({ length: count }, () => memory.charge(id, windows))).filter(Boolean).length;
@@ -88,7 +91,7 @@ test("a plan with lower limits keeps what was used and leaves nothing below zero
 });
 
 test("a gateway without Redis admits its share of what was left when it last heard of the others", () => {
-  const { memory, ask, clock } = setUp({ gateways: 3, perMinute: 60, perDay: 1_000 });
+  const { memory, ask, clock } = setUp({ gatewayCount: 3, perMinute: 60, perDay: 1_000 });
   memory.learn(memory.countsOf(id), clock.nowMs, answerOf(10, { others: 30, charged: 10 }));
   const decisions = Array.from({ length: 20 }, () => ask());
   expect(admitted(decisions).filter(Boolean)).toHaveLength(7); // a third of the 20 left, rounded up

@@ -1,6 +1,6 @@
 /** Counts the requests of accounts in the memory of this process. */
 import { randomBytes } from "node:crypto";
-import { type ChargeAnswer, type Count, indexAt, learn, leftOf, lengthsMs, phaseOf, renew } from "./limit-rule.ts";
+import { type ChargeAnswer, type Count, indexAt, learn, leftOf, lengthsMs, phaseMsOf, renew } from "./limit-rule.ts";
 import type { Decision, Limiter, Window, WindowState, WindowsNow } from "./windows.ts";
 
 export interface MemoryWindowsOptions {
@@ -9,11 +9,11 @@ export interface MemoryWindowsOptions {
    */
   readonly maxAccounts: number;
   /** Gateways that share the limits. */
-  readonly gateways: number;
+  readonly gatewayCount: number;
   /** Unix milliseconds. */
   readonly now: () => number;
   /** Milliseconds since some moment, by a clock that is never set; that of `performance` if not given. */
-  readonly elapsed?: () => number;
+  readonly elapsedMs?: () => number;
 }
 
 /** What this gateway counts of one account. There may be very many, so it is small. */
@@ -48,7 +48,7 @@ export class MemoryWindows implements Limiter {
   decidedAlone = 0;
 
   constructor(options: MemoryWindowsOptions) {
-    this.#options = { elapsed: () => performance.now(), ...options };
+    this.#options = { elapsedMs: () => performance.now(), ...options };
   }
 
   charge(id: string, windows: readonly Window[]): Decision {
@@ -68,7 +68,7 @@ export class MemoryWindows implements Limiter {
     if (kept) return kept;
     if (this.#accounts.size >= this.#options.maxAccounts) this.#accounts.delete(this.#accounts.keys().next().value!);
     this.#made += 1;
-    const counts = { id, number: this.#made, phaseMs: phaseOf(id), minute: { ...none }, day: { ...none } };
+    const counts = { id, number: this.#made, phaseMs: phaseMsOf(id), minute: { ...none }, day: { ...none } };
     this.#accounts.set(id, counts);
     return counts;
   }
@@ -82,8 +82,8 @@ export class MemoryWindows implements Limiter {
   chargeAlone(counts: AccountCounts, windows: readonly Window[]): Decision {
     this.decidedAlone += 1;
     const nowMs = this.nowMs();
-    const { gateways } = this.#options;
-    const admitted = !this.isSpent(counts, windows, gateways, nowMs);
+    const { gatewayCount: sharers } = this.#options;
+    const admitted = !this.isSpent(counts, windows, sharers, nowMs);
     if (admitted) {
       for (let w = 0; w < windows.length; w++) {
         const count = countIn(counts, w);
@@ -94,37 +94,37 @@ export class MemoryWindows implements Limiter {
         count.alone += 1;
       }
     }
-    return decisionOf(counts, windows, { nowMs, admitted, gateways });
+    return decisionOf(counts, windows, { nowMs, admitted, sharers });
   }
 
-  /** The windows as this gateway knows them. @param gateways how many share what is left: 1 while Redis is there */
+  /** The windows as this gateway knows them. @param sharers how many share what is left: 1 while Redis is there */
   read(
     counts: AccountCounts,
     windows: readonly Window[],
-    gateways = this.#options.gateways,
+    sharers = this.#options.gatewayCount,
     nowMs = this.nowMs(),
   ): Decision {
-    const admitted = !this.isSpent(counts, windows, gateways, nowMs);
-    return decisionOf(counts, windows, { nowMs, admitted, gateways });
+    const admitted = !this.isSpent(counts, windows, sharers, nowMs);
+    return decisionOf(counts, windows, { nowMs, admitted, sharers });
   }
 
-  /** Whether one of these windows has nothing left. @param gateways how many share what is left */
-  isSpent(counts: AccountCounts, windows: readonly Window[], gateways: number, nowMs = this.nowMs()): boolean {
+  /** Whether one of these windows has nothing left. @param sharers how many share what is left */
+  isSpent(counts: AccountCounts, windows: readonly Window[], sharers: number, nowMs = this.nowMs()): boolean {
     for (let w = 0; w < windows.length; w++) {
       const count = countIn(counts, w);
       const isRunning = count.index === indexAt(nowMs, counts.phaseMs, lengthsMs[w]!);
-      if (leftOf(isRunning ? count : none, windows[w]!.limit, gateways) <= 0) return true;
+      if (leftOf(isRunning ? count : none, windows[w]!.limit, sharers) <= 0) return true;
     }
     return false;
   }
 
   /** Notes an answer of Redis about an account. @param nowMs the time of Redis */
-  learn(counts: AccountCounts, nowMs: number, { admitted, windows }: ChargeAnswer): void {
+  learn(counts: AccountCounts, nowMs: number, { admittedCount, charges }: ChargeAnswer): void {
     for (let w = 0; w < lengthsMs.length; w++) {
       const index = indexAt(nowMs, counts.phaseMs, lengthsMs[w]!);
       const count = countIn(counts, w);
       if (count.index !== index && w === lengthsMs.length - 1) this.#keepLonger(counts);
-      learn(count, index, admitted, windows[w]!);
+      learn(count, index, admittedCount, charges[w]!);
     }
   }
 
@@ -156,7 +156,7 @@ export class MemoryWindows implements Limiter {
 
   /** Milliseconds since some moment. Setting a clock does not change them, so it begins no window again. */
   elapsedMs(): number {
-    return this.#options.elapsed();
+    return this.#options.elapsedMs();
   }
 
   /** Unix milliseconds by the clock of Redis, or by this machine's while Redis has never answered. */
@@ -169,26 +169,26 @@ interface DecisionInput {
   readonly nowMs: number;
   readonly admitted: boolean;
   /** Gateways that share what is left. */
-  readonly gateways: number;
+  readonly sharers: number;
   /** Later requests that the same answer of Redis admits. */
   readonly following?: number;
 }
 
 /** The decision about a request, with the windows of its account after it. */
 export function decisionOf(counts: AccountCounts, windows: readonly Window[], input: DecisionInput): Decision {
-  const { nowMs, admitted, gateways, following = 0 } = input;
+  const { nowMs, admitted, sharers, following = 0 } = input;
   const states: WindowState[] = [];
   for (let w = 0; w < windows.length; w++) {
-    const { name, seconds, limit } = windows[w]!;
+    const { name, lengthSeconds, limit } = windows[w]!;
     const index = indexAt(nowMs, counts.phaseMs, lengthsMs[w]!);
     const kept = countIn(counts, w);
     const count = kept.index === index ? kept : none;
     states.push({
       name,
-      seconds,
+      lengthSeconds,
       limit,
       used: count.others + count.own - following,
-      remaining: Math.max(0, leftOf(count, limit, gateways) + following),
+      remaining: Math.max(0, leftOf(count, limit, sharers) + following),
       resetAtMs: (index + 1) * lengthsMs[w]! - counts.phaseMs,
     });
   }

@@ -182,11 +182,11 @@ export class RedisWindows implements Limiter {
   /** Decides the requests of an account, in the order in which they came. */
   #decideByAnswer({ counts, requests }: AccountBatch, nowMs: number, answer: ChargeAnswer): void {
     this.#options.memory.learn(counts, nowMs, answer);
-    let left = answer.admitted;
+    let left = answer.admittedCount;
     for (const { windows, cost, resolve } of requests) {
       left -= cost;
       const admitted = cost === 0 || left >= 0;
-      const decision = decisionOf(counts, windows, { nowMs, admitted, gateways: asOne, following: Math.max(0, left) });
+      const decision = decisionOf(counts, windows, { nowMs, admitted, sharers: asOne, following: Math.max(0, left) });
       this.#decided.add(() => resolve(decision));
     }
   }
@@ -218,11 +218,11 @@ function reportOf(countsName: string, { counts, requests }: AccountBatch): Count
  * @throws InvariantError
  */
 function refuseFallenCounts(answer: ChargeAnswer, told: CountReport, indexOf: (w: number) => number): void {
-  const { admitted, windows } = answer;
-  invariant(admitted >= 0 && admitted <= told.wanted, "Redis admits no more requests than were asked for");
+  const { admittedCount, charges } = answer;
+  invariant(admittedCount >= 0 && admittedCount <= told.wanted, "Redis admits no more requests than were asked for");
   for (const [w, { index, own, synced, others }] of told.counts.entries()) {
     if (index !== indexOf(w)) continue;
-    const hasGrown = windows[w]!.others >= others && windows[w]!.charged >= Math.max(own, synced);
+    const hasGrown = charges[w]!.others >= others && charges[w]!.charged >= Math.max(own, synced);
     invariant(hasGrown, "the counts of a window never fall while it runs");
   }
 }

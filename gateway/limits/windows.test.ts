@@ -1,7 +1,7 @@
 import { bindingWindow, limitHeaders, retryAfter, secondsUntil, untilBanEnds, type Window } from "./windows.ts";
 
-const minute: Window = { name: "minute", seconds: 60, limit: 3 };
-const day: Window = { name: "day", seconds: 86_400, limit: 5 };
+const minute: Window = { name: "minute", lengthSeconds: 60, limit: 3 };
+const day: Window = { name: "day", lengthSeconds: 86_400, limit: 5 };
 const windows = [minute, day];
 
 /** The headers by name. */

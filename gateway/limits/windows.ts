@@ -13,7 +13,7 @@ export interface Window {
    */
   readonly name: string;
   /** Its length. An account's counts take theirs from `lengthsMs`, by the window's place. */
-  readonly seconds: number;
+  readonly lengthSeconds: number;
   /** Requests that it admits. */
   readonly limit: number;
 }
@@ -21,8 +21,8 @@ export interface Window {
 /** The windows of an account with these limits. */
 export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Window[] {
   return [
-    { name: "minute", seconds: lengthsMs[0] / 1_000, limit: perMinute },
-    { name: "day", seconds: lengthsMs[1] / 1_000, limit: perDay },
+    { name: "minute", lengthSeconds: lengthsMs[0] / 1_000, limit: perMinute },
+    { name: "day", lengthSeconds: lengthsMs[1] / 1_000, limit: perDay },
   ];
 }
 
@@ -129,7 +129,7 @@ const policies = new WeakMap<readonly Window[], string>();
 function policyOf(windows: readonly Window[]): string {
   let policy = policies.get(windows);
   if (policy === undefined) {
-    policy = windows.map(({ name, limit, seconds }) => `"${name}";q=${limit};w=${seconds}`).join(", ");
+    policy = windows.map(({ name, limit, lengthSeconds }) => `"${name}";q=${limit};w=${lengthSeconds}`).join(", ");
     policies.set(windows, policy);
   }
   return policy;

@@ -14,13 +14,16 @@ export interface GaugedParts {
   readonly list: Pick<StockList, "last">;
   readonly longPolls: Pick<LongPolls, "count">;
   /** Gateways that share the limits, as configured. */
-  readonly gateways: number;
+  readonly gatewayCount: number;
 }
 
 /** Shows how the parts of the gateway stand: values that they keep anyway, read when they are scraped. */
-export function exposeGauges(registry: Registry, { db, stock, list, longPolls, gateways }: GaugedParts): void {
+export function exposeGauges(registry: Registry, { db, stock, list, longPolls, gatewayCount }: GaugedParts): void {
   exposePool(registry, "gateway", db);
-  gauge({ name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry }, () => gateways);
+  gauge(
+    { name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry },
+    () => gatewayCount,
+  );
 
   const ofList = (name: string, help: string, read: (last: NonNullable<StockList["last"]>) => number) =>
     gauge({ name: `gateway_list_${name}`, help, registry }, () => (list.last ? read(list.last) : 0));

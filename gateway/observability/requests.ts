@@ -3,7 +3,7 @@ import type { Request, Response } from "express";
 import { Counter, type Registry } from "prom-client";
 import { ErrorLog } from "../../runtime/error-log.ts";
 import type { Logger } from "../../runtime/log.ts";
-import { counter, createRegistry, Distribution, durationBounds, type Series } from "../../runtime/metrics.ts";
+import { counter, createRegistry, Distribution, durationBoundsSeconds, type Series } from "../../runtime/metrics.ts";
 import type { KeyStore } from "../accounts/keys/key-store.ts";
 import { type PlanName, planNames } from "../accounts/keys/plans.ts";
 import type { ApiError } from "../http/api-error.ts";
@@ -44,7 +44,7 @@ export function createObserver(log: Logger): Observer {
       help: "Public requests by route, plan and status, to the end of the response",
       registry: metrics,
     },
-    durationBounds,
+    durationBoundsSeconds,
   );
   const errors = new ErrorLog(log, "request failed");
   const seriesByOperation = new Map<string, Record<PlanName | "none", Series[]>>();
@@ -125,14 +125,17 @@ function throttling(registry: Registry): Pick<Observer, "onThrottled" | "onBan">
 
 function checks(registry: Registry): Observer["onCheck"] {
   const help = "Checks for changes: from the question to its whole answer";
-  const durations = new Distribution({ name: "gateway_check_duration_seconds", help, registry }, durationBounds);
+  const durations = new Distribution({ name: "gateway_check_duration_seconds", help, registry }, durationBoundsSeconds);
   const [answered, failed] = [durations.series({ outcome: "answered" }), durations.series({ outcome: "failed" })];
   return (durationMs, isAnswered) => (isAnswered ? answered : failed).observe(durationMs / 1_000);
 }
 
 function timed(registry: Registry): Observer["timed"] {
   const help = "Look-ups of keys in the database";
-  const lookUps = new Distribution({ name: "gateway_key_lookup_duration_seconds", help, registry }, durationBounds);
+  const lookUps = new Distribution(
+    { name: "gateway_key_lookup_duration_seconds", help, registry },
+    durationBoundsSeconds,
+  );
   const outcomes = tableOf(["known", "unknown", "failed"] as const, (outcome) => lookUps.series({ outcome }));
   return (store) => ({
     findByHash: async (keyHash) => {

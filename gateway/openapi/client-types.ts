@@ -9,10 +9,8 @@ const names: Readonly<Record<string, string>> = {
   PetStatus: "PetStatus",
   InventoryItem: "InventoryItem",
   InventoryChanges: "InventoryChanges",
-  EntryWithETag: "EntryWithETag",
-  UpdatedItem: "UpdatedItem",
-  RefusedUpdate: "RefusedUpdate",
-  BulkResult: "BulkResult",
+  EntryWithETag: "InventoryEntry",
+  UpdatedItem: "UpdatedEntry",
   InventoryHistory: "InventoryHistory",
   PastChange: "PastChange",
   RateLimitStatus: "RateLimitStatus",
@@ -34,7 +32,6 @@ interface Schema {
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly required?: readonly string[];
   readonly additionalProperties?: false | object;
-  readonly oneOf?: readonly Schema[];
 }
 
 export const clientTypesFile = new URL("../../rest-client/types.ts", import.meta.url);
@@ -45,9 +42,9 @@ export function clientTypes(): string {
     servers: [],
     plans: contractPlans,
     banRules: publishedBanRules,
-    guardPerMinute: 60,
+    addressGuardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,
-    keyRotation: true,
+    hasKeyRotation: true,
     deprecations: {},
   });
   const { schemas } = document.components as unknown as { readonly schemas: Readonly<Record<string, Schema>> };
@@ -63,7 +60,6 @@ export function clientTypes(): string {
 function typeOf(schema: Schema, indent: string): string {
   if (schema.$ref) return names[schema.$ref.split("/").at(-1)!]!;
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
-  if (schema.oneOf) return schema.oneOf.map((part) => typeOf(part, indent)).join(" | ");
   if (typeof schema.type === "string") return typeNamed(schema.type, schema, indent);
   return schema.type!.map((type) => typeNamed(type, schema, indent)).join(" | ");
 }

@@ -16,9 +16,9 @@ const options: OpenApiOptions = {
   plans: contractPlans,
   banRules: publishedBanRules,
   deprecations: { getPet: dates },
-  guardPerMinute: 60,
+  addressGuardPerMinute: 60,
   keyedUpdatesPerDay: 200_000,
-  keyRotation: true,
+  hasKeyRotation: true,
 };
 
 /** The document as a client reads it. */
@@ -239,7 +239,7 @@ test("a petId is documented as an int64, and no number of the document would be 
 });
 
 test("the rotation of keys is documented only where it is possible, with no dangling reference", () => {
-  const without = read({ keyRotation: false });
+  const without = read({ hasKeyRotation: false });
   expect(Object.keys(document.paths)).toEqual([...Object.keys(without.paths), "/keys/rotate"]);
   const rotated = "#/components/schemas/RotatedKey";
   expect(new Set([...referencesIn(without), rotated])).toEqual(new Set(referencesIn(document)));
@@ -388,8 +388,8 @@ test("the description of the API has the limits and bans of this deployment", ()
   );
   const other = read({
     plans: { ...contractPlans, free: { perMinute: 7, perDay: 77 } },
-    banRules: { strikes: 9, ladderMinutes: [1], forgetAfterMs: 3_600_000 },
-    guardPerMinute: 5,
+    banRules: { maxStrikes: 9, ladderMinutes: [1], forgetAfterMs: 3_600_000 },
+    addressGuardPerMinute: 5,
     keyedUpdatesPerDay: 200_000,
   }).info.description;
   expect(other).toContain("| Free | 7 | 77 |");
@@ -408,7 +408,7 @@ test("the description begins with all that a client can do, with rotation where 
   ]) {
     expect(beginning(document)).toContain(ability);
   }
-  expect(beginning(read({ keyRotation: false }))).toContain("the requests of its account;");
+  expect(beginning(read({ hasKeyRotation: false }))).toContain("the requests of its account;");
 });
 
 test("the description of the API says what a repeat of each kind of request does", () => {
@@ -426,7 +426,7 @@ test("the description of the API says what a repeat of each kind of request does
   ]) {
     expect(retries(document)).toContain(part);
   }
-  const without = read({ keyRotation: false });
+  const without = read({ hasKeyRotation: false });
   expect(retries(without)).not.toMatch(/rotat|409/);
   expect(JSON.stringify(without)).not.toContain("/keys/rotate");
 });

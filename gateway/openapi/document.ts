@@ -15,11 +15,11 @@ export interface OpenApiOptions {
   readonly plans: PlanTable;
   readonly banRules: BanRules;
   /** Requests per minute from one address without a valid key. */
-  readonly guardPerMinute: number;
+  readonly addressGuardPerMinute: number;
   /** Entries that an account may update in a day with an Idempotency-Key. */
   readonly keyedUpdatesPerDay: number;
   /** Whether callers may rotate their keys; where they may not, there is no such operation. */
-  readonly keyRotation: boolean;
+  readonly hasKeyRotation: boolean;
   /** The operations that are going to end. */
   readonly deprecations: DeprecationNotices;
 }
@@ -62,7 +62,7 @@ const template = readFileSync(new URL("./openapi.yaml", import.meta.url), "utf8"
 export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
   // The default bound on aliases is against hostile files; this one is our own.
   const parsed = parse(template, { merge: true, maxAliasCount: -1 }) as OpenApiDocument;
-  if (!options.keyRotation) {
+  if (!options.hasKeyRotation) {
     delete parsed.paths["/keys/rotate"];
     delete parsed.components.schemas.RotatedKey;
   }
@@ -76,24 +76,24 @@ type Values = Readonly<Record<string, unknown>>;
 
 /** What stands in `openapi.yaml` as `{{name}}`. */
 function valuesOf(options: OpenApiOptions): Values {
-  const { servers, plans, banRules, guardPerMinute, keyedUpdatesPerDay, keyRotation } = options;
+  const { servers, plans, banRules, addressGuardPerMinute, keyedUpdatesPerDay, hasKeyRotation } = options;
   const [firstBan, ...furtherBans] = banRules.ladderMinutes.map((minutes) => count(minutes, "minute"));
   const errors = Object.entries(errorTable).map(([code, { status, message }]) => ({ code, message, status }));
   return {
     servers: serverList(servers),
     plans: planNames.map((plan) => planRow(plan, plans[plan])).join("\n"),
     planNames,
-    guardPerMinute: number(guardPerMinute),
+    addressPerMinute: number(addressGuardPerMinute),
     docsPerMinute: number(docsPerMinute),
     accountPerMinute: number(ownAccountLimit.points),
     rotationsPerDay: number(rotationLimit.points),
     keyedUpdatesPerDay: number(keyedUpdatesPerDay),
-    banRefusals: number(banRules.strikes),
+    banRefusals: number(banRules.maxStrikes),
     firstBan,
     furtherBans: furtherBans.length === 0 ? "" : ` Further bans last ${furtherBans.join(", then ")}.`,
     banMemory: count(banRules.forgetAfterMs / 3_600_000, "hour"),
-    "rotateKey.ability": keyRotation ? ", and replace its API key" : "",
-    "rotateKey.repeat": keyRotation ? rotationRepeat : "",
+    "rotateKey.ability": hasKeyRotation ? ", and replace its API key" : "",
+    "rotateKey.repeat": hasKeyRotation ? rotationRepeat : "",
     errors: errors
       .toSorted((a, b) => a.status - b.status)
       .map(({ code, message, status }) => `| ${status} | \`${code}\` | ${message} |`)

@@ -12,9 +12,9 @@ const common = {
   servers: [],
   plans: contractPlans,
   banRules: publishedBanRules,
-  guardPerMinute: 60,
+  addressGuardPerMinute: 60,
   keyedUpdatesPerDay: 200_000,
-  keyRotation: true,
+  hasKeyRotation: true,
 };
 const documents = {
   announced: openApiDocument({

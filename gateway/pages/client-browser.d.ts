@@ -16,12 +16,12 @@ export type InventoryChanges = {
     /** The `ETag` of the list that the difference leads to. */
     readonly etag: string;
     /** The entries that were made or changed, in the order of `petId`. */
-    readonly changed: readonly (EntryWithETag)[];
+    readonly changed: readonly (InventoryEntry)[];
     /** The `petId`s of the entries that were removed, in ascending order. */
     readonly removed: readonly (bigint)[];
 };
 /** The stock of one pet, with its ETag. */
-export type EntryWithETag = {
+export type InventoryEntry = {
     /** The ID of the pet. */
     readonly petId: bigint;
     /** Current stock count. */
@@ -31,7 +31,7 @@ export type EntryWithETag = {
     readonly etag: string;
 };
 /** An entry after an update. */
-export type UpdatedItem = {
+export type UpdatedEntry = {
     /** The ID of the pet. */
     readonly petId: bigint;
     /** The stock count. */
@@ -42,14 +42,6 @@ export type UpdatedItem = {
     /** True when an earlier request with this `Idempotency-Key` made the update. The result is that of then. Missing otherwise. */
     readonly replayed?: boolean;
 };
-/** Why an update was not made, or why that is not known. */
-export type RefusedUpdate = {
-    /** The ID of the pet. */
-    readonly petId: bigint;
-    readonly error: ErrorBody;
-};
-/** The updated entry with its ETag, or why there is none. */
-export type BulkResult = UpdatedItem | RefusedUpdate;
 /** Changes of one entry, the newest first. */
 export type InventoryHistory = {
     readonly changes: readonly (PastChange)[];
@@ -211,14 +203,14 @@ export interface ChangesEvent extends InventoryChanges {
 export type FollowEvent = StockEvent | ChangesEvent;
 /** Checks many changes and renders them as JSON before the first of them is sent. */
 /** One of many updates. */
-export interface UpdateEntry {
+export interface EntryUpdate {
     readonly petId: bigint | number;
     readonly quantity: number;
     readonly ifMatch?: string | undefined;
     readonly reason?: string | undefined;
 }
 /** One of many adjustments. */
-export interface Adjustment extends Omit<UpdateEntry, "quantity"> {
+export interface Adjustment extends Omit<EntryUpdate, "quantity"> {
     /** Negative to take away; not 0. */
     readonly delta: number;
 }
@@ -251,16 +243,8 @@ export interface UpdateOptions extends CallOptions {
 }
 /** Options of many changes, each of which has its own precondition and reason. */
 export type ManyOptions = Pick<UpdateOptions, "idempotencyKey" | "signal">;
-export interface InventoryEntry extends InventoryItem {
-    /** For `ifMatch`; empty where a proxy removes the `ETag`. */
-    readonly etag: string;
-}
-/** The entry after an update; `replayed` where an earlier request with the key had made that. */
-export interface UpdatedEntry extends InventoryEntry {
-    readonly replayed?: boolean;
-}
 /** What became of one of many updates. */
-export type UpdateResult = BulkResult | {
+export type UpdateResult = UpdatedEntry | {
     readonly petId: bigint;
     readonly error: Pick<InventoryApiError, "code" | "message" | "status">;
 };
@@ -288,7 +272,7 @@ export interface InventoryApi {
     pages(options?: CallOptions & {
         readonly limit?: number;
     }): AsyncGenerator<InventoryList, void, undefined>;
-    /** One entry. @throws InventoryApiError `not_found` */
+    /** One entry. Its `etag` is empty where a proxy removes the header. @throws InventoryApiError `not_found` */
     get(petId: bigint | number, options?: CallOptions): Promise<InventoryEntry>;
     /** Sets a quantity. @throws InventoryApiError `not_found`; `precondition_failed` when `ifMatch` does not hold */
     update(petId: bigint | number, quantity: number, options?: UpdateOptions): Promise<UpdatedEntry>;
@@ -299,7 +283,7 @@ export interface InventoryApi {
      * @throws InventoryApiError when the first request fails. When a later one does, its updates get the error as their
      * result, and so do all after them, which are not sent
      */
-    updateMany(updates: readonly UpdateEntry[], options?: ManyOptions): Promise<UpdateResult[]>;
+    updateMany(updates: readonly EntryUpdate[], options?: ManyOptions): Promise<UpdateResult[]>;
     /**
      * Adds to a quantity, or takes from it with a negative `delta`: once, however often the request has to be sent.
      *

@@ -335,7 +335,7 @@ class Pace {
         this.#next();
     }
     /** Takes over a ban. Call it before `learn` for the same answer. */
-    stop(banMs) {
+    beginBan(banMs) {
         this.#windows.ban(banMs, performance.now());
         this.#next();
     }
@@ -423,10 +423,10 @@ function createSender({ baseUrl, apiKey, fetch, pace, }) {
         }
     }
     async function attempt(request, headers, number) {
-        const { method = "GET", path, body = null, heldMs = 0, signal } = request;
+        const { method = "GET", path, body = null, maxHoldMs = 0, signal } = request;
         const connection = new AbortController();
         const cut = () => connection.abort();
-        let timer = setTimeout(cut, silenceTimeoutMs + heldMs);
+        let timer = setTimeout(cut, silenceTimeoutMs + maxHoldMs);
         const onPart = () => {
             clearTimeout(timer);
             timer = setTimeout(cut, silenceTimeoutMs);
@@ -440,7 +440,7 @@ function createSender({ baseUrl, apiKey, fetch, pace, }) {
             const { status } = response;
             const error = response.ok || (status === 304 && headers.has("If-None-Match")) ? undefined : readError(response, text);
             if (error?.code === "api_key_banned")
-                pace.stop(error.retryAfterMs ?? 0);
+                pace.beginBan(error.retryAfterMs ?? 0);
             if (status < 500 && !(error && tellsOthers(response.headers)))
                 pace.learn(response.headers, number);
             else
@@ -504,7 +504,7 @@ function pause(ms, signal) {
 /** Less than the 100 s for which proxies wait. */
 const waitSeconds = 90;
 /** An answer that comes sooner was not held back. */
-const heldMs = 1_000;
+const minHeldMs = 1_000;
 const maxIdlePauseMs = 30_000;
 /**
  * Gives every difference once and in order: each question begins where the latest answer ended, so an answer that was
@@ -512,7 +512,7 @@ const maxIdlePauseMs = 30_000;
  */
 async function* followStock({ list, changes }, signal) {
     let since;
-    for (let pauseMs = heldMs;;) {
+    for (let pauseMs = minHeldMs;;) {
         if (since === undefined) {
             const items = await list();
             since = items.etag;
@@ -520,14 +520,14 @@ async function* followStock({ list, changes }, signal) {
         }
         const askedMs = performance.now();
         const difference = await changes(since, waitSeconds).catch(endOfDifferences);
-        const wasHeld = performance.now() - askedMs >= heldMs;
+        const wasHeld = performance.now() - askedMs >= minHeldMs;
         const hasChanges = difference !== undefined && difference.changed.length + difference.removed.length > 0;
         const isNew = hasChanges && difference.etag !== since;
         since = difference?.etag;
         if (hasChanges)
             yield { type: "changes", ...difference };
         if (isNew) {
-            pauseMs = heldMs;
+            pauseMs = minHeldMs;
         }
         else if (!wasHeld) {
             await pause(pauseMs * (0.5 + Math.random() / 2), signal);
@@ -834,7 +834,7 @@ export function createInventoryApi(options) {
     async function changes(since, { waitSeconds, ...request } = {}) {
         const path = `/inventory/changes?since=${encodeURIComponent(toSince(since))}`;
         const seconds = toWaitSeconds(waitSeconds);
-        const held = seconds > 0 && { headers: { Prefer: `wait=${seconds}` }, heldMs: seconds * 1_000 };
+        const held = seconds > 0 && { headers: { Prefer: `wait=${seconds}` }, maxHoldMs: seconds * 1_000 };
         const answer = await send({ ...request, ...held, path });
         return changesOf(answer);
     }

@@ -25,7 +25,7 @@ export interface ExchangeOptions {
    * Called before anything is sent to the client: a revoked key must read no more. It returns undefined when no look-up
    * is due, else a promise of one, which rejects with the error that ends the exchange.
    */
-  readonly reverifyCaller: () => Promise<void> | undefined;
+  readonly reverifyKeyAndBan: () => Promise<void> | undefined;
   /** Called once the exchange needs no connection to the upstream any more. */
   readonly onClose: () => void;
 }
@@ -141,7 +141,7 @@ export class Exchange {
    */
   #whenGood(answer: IncomingMessage, goOn: () => void): void {
     if (this.#stage === "over") return;
-    this.#lookUp ??= this.#options.reverifyCaller();
+    this.#lookUp ??= this.#options.reverifyKeyAndBan();
     if (!this.#lookUp) return void goOn();
     answer.pause();
     clearTimeout(this.#timer);

@@ -22,7 +22,7 @@ export interface PassThroughOptions {
   /** The longest wait until a client has taken all that waits for it: it holds one of the connections. */
   readonly clientTimeoutMs: number;
   /** Looks again at the key of a request whose answer takes long. */
-  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyCaller">;
+  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyKeyAndBan">;
   /** Maximum connections to the service. Accounts share them out, and an account that has its share is refused. */
   readonly maxConnections?: number;
 }
@@ -88,8 +88,8 @@ export function passThrough(options: PassThroughOptions): PassThrough {
       );
     };
     const onClose = () => shares.release(accountId);
-    const reverifyCaller = () =>
-      hasWaited(response) && !admission.isKeyKnownGood(context) ? admission.reverifyCaller(context) : undefined;
+    const reverifyKeyAndBan = () =>
+      hasWaited(response) && !admission.isKeyKnownGood(context) ? admission.reverifyKeyAndBan(context) : undefined;
     const exchange = new Exchange({
       name,
       path: pathBelow,
@@ -98,7 +98,7 @@ export function passThrough(options: PassThroughOptions): PassThrough {
       timeoutMs,
       clientTimeoutMs,
       send,
-      reverifyCaller,
+      reverifyKeyAndBan,
       onClose,
     });
     exchange.send();

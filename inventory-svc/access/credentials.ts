@@ -12,7 +12,7 @@ import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { refuseCall } from "../rpc/call-bounds.ts";
 import { RpcError, toServiceError } from "../rpc/rpc-error.ts";
 import { identitiesOf } from "./identities.ts";
-import { includes, leastRoles, type Role, type RoleTable } from "./roles.ts";
+import { leastRoles, type Role, type RoleTable, roleIncludes } from "./roles.ts";
 
 export interface MutualTlsOptions {
   readonly files: TlsFiles;
@@ -71,7 +71,7 @@ const maxShownLength = 200;
 function roleError(call: ServerInterceptingCallInterface, role: Role, table: RoleTable): RpcError | undefined {
   const identities = identitiesOf(call.getAuthContext().sslPeerCertificate?.subjectaltname);
   const known = identities.filter((identity) => table.has(identity));
-  if (known.some((identity) => includes(table.get(identity)!, role))) return undefined;
+  if (known.some((identity) => roleIncludes(table.get(identity)!, role))) return undefined;
   const seen = known[0];
   if (seen !== undefined) return denied(`${seen} has the role ${table.get(seen)}: this call needs ${role}`, role);
   const shown = identities.join(", ").slice(0, maxShownLength) || "a certificate without a URI or DNS name";

@@ -48,6 +48,6 @@ export function parseRoles(text: string): RoleTable | { readonly fault: string }
 const example = `spiffe://petstore/gateway=writer or dns:reports.internal=reader (${roles.join(", ")})`;
 
 /** Returns true when `role` includes `needed`. */
-export function includes(role: Role, needed: Role): boolean {
+export function roleIncludes(role: Role, needed: Role): boolean {
   return roles.indexOf(role) >= roles.indexOf(needed);
 }

@@ -16,7 +16,7 @@ import { updateSchema } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
-import { stockDatabaseSetting, stockSettings } from "../config.ts";
+import { stockCommandSettings, stockDatabaseSetting } from "../config.ts";
 import { ListFeed } from "../stock/list-feed.ts";
 import { StockHistory } from "../stock/stock-history.ts";
 import { stockMigrations } from "../stock/stock-migrations.ts";
@@ -32,7 +32,7 @@ type Work = (store: StockStore, history: StockHistory) => Promise<void>;
 
 /** Opens the stock as it is. The user of the database needs no right to change the schema for that. */
 async function withStore(work: Work, prepare: (url: string) => Promise<void> = async () => {}): Promise<void> {
-  const config = readSettings(stockSettings, process.env);
+  const config = readSettings(stockCommandSettings, process.env);
   const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS, INVENTORY_HISTORY_DAYS } = config;
   await blamingDatabase(stockDatabaseSetting, async () => {
     await prepare(INVENTORY_DATABASE_URL);
@@ -115,7 +115,7 @@ function refuse(self: Command, fault: string): never {
 
 const description =
   "Imports and exports the entries of the stock as files, CSV or NDJSON with petId, quantity and status; removes an entry, shows who changed it, and begins a new epoch after a restore.";
-const program = createCommand("stock", description, stockSettings);
+const program = createCommand("stock", description, stockCommandSettings);
 
 const formatOption = () =>
   new Option("--format <format>", "csv or ndjson; default: from the name of the file").choices(formats);

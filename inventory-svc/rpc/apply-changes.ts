@@ -11,7 +11,7 @@ import { type Item, maxQuantity } from "../../proto/pet.ts";
 import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
 import type { Actor, Change, ChangeGroup, Outcome } from "../stock/change.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import { asRetryable, RpcError, toRpcError, toStatus } from "./rpc-error.ts";
+import { asRetryable, RpcError, toRpcError, toRpcStatus } from "./rpc-error.ts";
 import type { OnCall, QuestionStream } from "./served-calls.ts";
 import { invalid, readGroup, toWireItem } from "./wire.ts";
 
@@ -56,7 +56,7 @@ async function applyGroup(
   const refused = (thrown: unknown): ChangeResult => {
     const error = toRpcError(thrown);
     onDone(error);
-    return { item: undefined, replayed: false, refusal: toStatus(error) };
+    return { item: undefined, replayed: false, refusal: toRpcStatus(error) };
   };
   try {
     const read = readGroup(group, caller);

@@ -15,7 +15,7 @@ import type { StockStore } from "../stock/stock-store.ts";
 import { allAppliedOrThrow, appliedOrThrow, applyChanges, notFound } from "./apply-changes.ts";
 import { readHistoryLimit, toWirePastChange } from "./history-wire.ts";
 import { asRetryable, RpcError } from "./rpc-error.ts";
-import { certificateNames, type OnCall, questionStream, serverStream, unary, wantedBy } from "./served-calls.ts";
+import { certificateNames, type OnCall, questionStreamHandler, serverStream, unary, wantedBy } from "./served-calls.ts";
 import {
   entriesPerMessage,
   readAdjustment,
@@ -56,7 +56,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
       for await (const { position, rows } of lists.load(afterPetId)) yield { ...position, items: wireItemsOf(rows) };
     }, onCall),
 
-    checkInventory: questionStream(
+    checkInventory: questionStreamHandler(
       draining,
       async function* ({ traceparent, ...asked }) {
         let position: Position = asked;
@@ -102,7 +102,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 
-    applyChanges: questionStream(
+    applyChanges: questionStreamHandler(
       draining,
       (request, stream) => applyChanges(request, stream, deps),
       (path, durationMs, code, error) => {

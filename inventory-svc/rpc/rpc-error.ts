@@ -85,7 +85,7 @@ export async function asRetryable<T>(work: Promise<T>): Promise<T> {
 /** Makes the error that grpc-js sends, with its google.rpc details. */
 export function toServiceError(error: RpcError): ServiceError {
   const metadata = new Metadata();
-  metadata.set("grpc-status-details-bin", Buffer.from(Status.encode(toStatus(error)).finish()));
+  metadata.set("grpc-status-details-bin", Buffer.from(Status.encode(toRpcStatus(error)).finish()));
   return Object.assign(new Error(error.message), { code: error.code, details: error.message, metadata });
 }
 
@@ -100,7 +100,7 @@ export function isOurFault(code: status): boolean {
 const retryDelay = { seconds: 0n, nanos: 500_000_000 };
 
 /** Makes the google.rpc.Status of a refusal. */
-export function toStatus({ code, errorReason, message, metadata, field, isRetryable }: RpcError): Status {
+export function toRpcStatus({ code, errorReason, message, metadata, field, isRetryable }: RpcError): Status {
   const details = [
     pack("ErrorInfo", ErrorInfo, { reason: errorReason, domain: protobufPackage, metadata: { ...metadata } }),
   ];

@@ -151,7 +151,7 @@ export interface QuestionStream {
  *
  * @param draining aborted when the service stops
  */
-export function questionStream<Question, Answer>(
+export function questionStreamHandler<Question, Answer>(
   draining: AbortSignal,
   answer: (question: Question, stream: QuestionStream) => AsyncGenerator<Answer>,
   onCall: OnCall,

@@ -17,7 +17,7 @@ const clockWaitMs = 8 * hourMs;
 const repeatsKeptMs = 24 * hourMs + gapMs;
 
 /** How long the ledger keeps changes. @param historyDays 0 where it keeps no more than repeats need */
-export function ledgerKeptMs(historyDays: number): number {
+export function ledgerKeptMsOf(historyDays: number): number {
   return Math.max(historyDays * 24 * hourMs, repeatsKeptMs);
 }
 
@@ -81,7 +81,7 @@ export type CleanupStep = () => Promise<boolean>;
 
 /** Makes the steps that delete old changes from the ledger: one for those that made a revision, one for the others. */
 export function ledgerSteps(retention: Pick<Retention, "deleteFromLedger">, ageMs: number): CleanupStep[] {
-  return (["revisions", "repeatable"] as const).map((kind) => {
+  return (["revisions", "unchanged"] as const).map((kind) => {
     let after: bigint | undefined;
     return async () => {
       after = await retention.deleteFromLedger(ageMs, batchSize, kind, after ?? 0n);

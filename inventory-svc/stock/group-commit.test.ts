@@ -59,7 +59,7 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
     maxQueued,
     onDequeued: () => {},
     onWritten: (...measures) => measured.push(measures),
-    now: () => clock.nowMs,
+    elapsedMs: () => clock.nowMs,
   });
   /** The result of each change so far, in the order in which callers got it. */
   const settled: string[] = [];
@@ -115,7 +115,7 @@ describe("group commit", () => {
       maxQueued: 100,
       onDequeued: () => {},
       onWritten: () => {},
-      now: () => 0,
+      elapsedMs: () => 0,
     });
     const batch = [asGroup([change(1), change(2)]), asGroup([change(3)])].map((group) =>
       commits.submit(group, isAlwaysWanted),
@@ -261,7 +261,7 @@ describe("group commit", () => {
       maxQueued: 9,
       onDequeued: () => {},
       onWritten: (changes) => events.push(`wrote ${changes}`),
-      now: () => 0,
+      elapsedMs: () => 0,
     });
     const send = async (n: number) => {
       await commits.submit(asGroup([change(n)]), isAlwaysWanted);
@@ -353,7 +353,7 @@ describe("group commit", () => {
       maxQueued: 9,
       onDequeued: ignore,
       onWritten: ignore,
-      now: () => 0,
+      elapsedMs: () => 0,
     });
     const results = await Promise.allSettled([
       commits.submit(asGroup([change(1)]), isAlwaysWanted),

@@ -19,7 +19,7 @@ export interface GroupCommitOptions {
   /** Gets the size of each batch and the duration of its write, the wait for the lock included. */
   readonly onWritten: (changes: number, durationMs: number, isCommitted: boolean) => void;
   /** Milliseconds of a clock that never goes back; by default `performance.now`. */
-  readonly now?: () => number;
+  readonly elapsedMs?: () => number;
 }
 
 /** The least that the limit of a batch can be, unless `maxBatch` is less. */
@@ -50,7 +50,7 @@ interface QueuedWrite extends WriteRequest {
  */
 export class GroupCommit {
   readonly #options: GroupCommitOptions;
-  readonly #now: () => number;
+  readonly #elapsedMs: () => number;
   readonly #batches: Batches<QueuedWrite>;
   /** Fractional; rounded down for each batch. */
   #batchLimit: number;
@@ -59,9 +59,9 @@ export class GroupCommit {
 
   constructor(options: GroupCommitOptions) {
     this.#options = options;
-    this.#now = options.now ?? (() => performance.now());
+    this.#elapsedMs = options.elapsedMs ?? (() => performance.now());
     this.#batchLimit = Math.min(minBatchLimit, options.maxBatch);
-    this.#adjustedAtMs = this.#now();
+    this.#adjustedAtMs = this.#elapsedMs();
     this.#batches = new Batches(async (take) => {
       this.#adjustBatchLimit(-targetBusyRatio);
       await this.#commit(take);
@@ -82,7 +82,7 @@ export class GroupCommit {
     return new Promise((resolve, reject) => {
       const span = trace.getActiveSpan();
       this.#queued += group.changes.length;
-      this.#batches.add({ group, isWanted, span, sinceMs: this.#now(), resolve, reject });
+      this.#batches.add({ group, isWanted, span, sinceMs: this.#elapsedMs(), resolve, reject });
     });
   }
 
@@ -98,13 +98,13 @@ export class GroupCommit {
 
   /** Writes the next batch, and settles its changes. */
   async #commit(take: Take<QueuedWrite>): Promise<void> {
-    const startedMs = this.#now();
+    const startedMs = this.#elapsedMs();
     const batch = take(this.#countWithin(Math.floor(this.#batchLimit)));
     this.#queued -= countChanges(batch);
     for (const { sinceMs } of batch) this.#options.onDequeued(startedMs - sinceMs);
     const measure = (requests: readonly WriteRequest[], isCommitted: boolean) => {
       if (requests.length === 0) return;
-      this.#options.onWritten(countChanges(requests), this.#now() - startedMs, isCommitted);
+      this.#options.onWritten(countChanges(requests), this.#elapsedMs() - startedMs, isCommitted);
     };
     try {
       const written = await inCommitSpan(batch, async () => this.#options.store.writeWanted(batch));
@@ -136,7 +136,7 @@ export class GroupCommit {
 
   /** Grows (1) or shrinks (-`targetBusyRatio`) the batch limit by the time since the last adjustment. */
   #adjustBatchLimit(direction: number): void {
-    const nowMs = this.#now();
+    const nowMs = this.#elapsedMs();
     const limit = this.#batchLimit * Math.exp((direction * (nowMs - this.#adjustedAtMs)) / growthTimeMs);
     this.#batchLimit = Math.min(Math.max(limit, minBatchLimit), this.#options.maxBatch);
     this.#adjustedAtMs = nowMs;

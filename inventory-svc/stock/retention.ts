@@ -1,6 +1,6 @@
 /** Forgets what the stock no longer needs: old changes in the ledger, and removed entries. */
 import type { Knex } from "knex";
-import { clockMs, retried } from "../../runtime/database/statements.ts";
+import { clockMsSql, retried } from "../../runtime/database/statements.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { ledgerTable } from "./stock-rows.ts";
 
@@ -21,7 +21,7 @@ export class Retention {
    *
    * @param ageMs by the clock of the database
    * @param limit maximum changes
-   * @param kind `revisions`: changes that made a revision, whose ids are above 0. `repeatable`: changes that happened
+   * @param kind `revisions`: changes that made a revision, whose ids are above 0. `unchanged`: changes that happened
    *   once and made none, whose ids are below 0
    * @param after the id after which to begin, on the way up or down from 0; 0 for the first step
    * @returns the id to go on after; undefined when no other change is that old
@@ -30,7 +30,7 @@ export class Retention {
   async deleteFromLedger(
     ageMs: number,
     limit: number,
-    kind: "revisions" | "repeatable",
+    kind: "revisions" | "unchanged",
     after: bigint,
   ): Promise<bigint | undefined> {
     const [isAfter, isUpTo, order] = kind === "revisions" ? [">", "<=", "asc"] : ["<", ">=", "desc"];
@@ -56,7 +56,7 @@ export class Retention {
    * @throws StockUnavailableError
    */
   async noteTime(intervalMs: number): Promise<void> {
-    const now = this.#db.raw(clockMs(this.#db));
+    const now = this.#db.raw(clockMsSql(this.#db));
     const recent = this.#db("stock_times").whereBetween(this.#ageSince("noted_at"), [0, intervalMs] as never);
     const reached = this.#db("stock_head").where({ id: 1 }).whereNotExists(recent.select("id"));
     const target = this.#db.raw("?? (??, ??)", ["stock_times", "revision", "noted_at"]);
@@ -129,6 +129,6 @@ export class Retention {
 
   /** How long ago a time in a column is, in milliseconds by the clock of the database. */
   #ageSince(column: string): never {
-    return this.#db.raw(`${clockMs(this.#db)} - ${column}`) as never;
+    return this.#db.raw(`${clockMsSql(this.#db)} - ${column}`) as never;
   }
 }

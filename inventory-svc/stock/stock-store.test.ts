@@ -1,7 +1,7 @@
 import { InvariantError } from "../../runtime/invariant.ts";
 import { pagesOf, suiteStock } from "../../test/support/open-stock.ts";
 import type { Change } from "./change.ts";
-import { ledgerKeptMs } from "./cleanup.ts";
+import { ledgerKeptMsOf } from "./cleanup.ts";
 import { StockUnavailableError } from "./stock-errors.ts";
 import { StockStore } from "./stock-store.ts";
 
@@ -69,7 +69,7 @@ describe("the store", () => {
 
   test("records that are still needed stay, and a cleanup that finds no older ones is over", async () => {
     await store.write([create(1n), { kind: "adjust", petId: 1n, delta: 1, once: { id: "a", fingerprint: "1" } }]);
-    expect(await retention.deleteFromLedger(ledgerKeptMs(0), 10, "revisions", 0n)).toBeUndefined();
+    expect(await retention.deleteFromLedger(ledgerKeptMsOf(0), 10, "revisions", 0n)).toBeUndefined();
     expect(await db("stock_ledger").orderBy("id").pluck("once_id")).toEqual([null, "a"]);
   });
 

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import type { Item, LedgerKind, ListedItem, Position } from "../../proto/pet.ts";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
-import { clockMs, runStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
+import { clockMsSql, runStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome } from "./change.ts";
@@ -222,7 +222,7 @@ export class StockStore {
    * @throws StockUnavailableError
    */
   async beginEpoch(): Promise<Position> {
-    const jump = `${clockMs(this.#db)} * 1000`;
+    const jump = `${clockMsSql(this.#db)} * 1000`;
     const revision = this.#db.raw(`case when revision < ${jump} then ${jump} else revision + ${jump} end`);
     await orUnavailable(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID(), revision }));
     return await this.position();

@@ -6,7 +6,7 @@ import { isRetryable } from "../../runtime/database/database-errors.ts";
 import { refuseWrongServer, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { lostServerInUse } from "../../runtime/database/open.ts";
 import {
-  clockMs,
+  clockMsSql,
   matchedRows,
   maxAttempts,
   RowsStatement,
@@ -185,7 +185,7 @@ export class WriteStatements {
     this.#setEntries = new RowsStatement(entryColumns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
     this.#records = selectBy(db, "once_id", ledgerTable, onceColumns);
     this.#lowestId = statementOf(db(ledgerTable).min("id as id"));
-    const made_at = db.raw(clockMs(db));
+    const made_at = db.raw(clockMsSql(db));
     this.#addToLedger = new RowsStatement(ledgerColumns, (rows) => {
       return db(ledgerTable).insert(rows.map((row) => ({ ...row, made_at })));
     });

@@ -42,7 +42,7 @@ export const sqliteEngine: Engine = {
   risks: [],
 };
 
-/** Recognizes an engine by its answer. @param results of statements that end with `askServer` */
+/** Recognizes an engine by its answer. @param results of statements that end with `serverQuestionSql` */
 export function engineOf(results: readonly unknown[]): Engine {
   const [rows, altered] = results.slice(-2) as [VariableRow[], AlteredTable[]];
   const variables: Variables = new Map(rows.map((row) => [row.Variable_name, row.Value]));
@@ -60,12 +60,12 @@ export function engineOf(results: readonly unknown[]): Engine {
 }
 
 /** The user variable of a session that holds the `server_id` of the server that the session was prepared on. */
-export const preparedServer = "@petstore_server";
+export const serverIdVariable = "@petstore_server";
 
 /** Members of a replication have different ids, so a read can tell whether another server answers it. */
 function rememberServer(variables: Variables): string[] {
   const id = Number(variables.get("server_id"));
-  return Number.isInteger(id) ? [`SET ${preparedServer} = ${id}`] : [];
+  return Number.isInteger(id) ? [`SET ${serverIdVariable} = ${id}`] : [];
 }
 
 function writerOf(variables: Variables): string {

@@ -7,7 +7,7 @@
  */
 import type { Knex } from "knex";
 import { isRetryable, ReadOnlyServerError, SplitReadError } from "./database-errors.ts";
-import { isOn, preparedServer } from "./engine.ts";
+import { isOn, serverIdVariable } from "./engine.ts";
 import { discardAllConnections } from "./knex-internals.ts";
 import { isSqlite, lostServerInUse } from "./open.ts";
 import { maxAttempts } from "./statements.ts";
@@ -17,7 +17,7 @@ import { maxAttempts } from "./statements.ts";
  * locks of tables; another server may take writes by then. MariaDB has no such variable, and skips the comment that
  * asks for it.
  */
-export const readOnlyServer = "@@read_only /*!80000 | @@super_read_only */";
+export const readOnlySql = "@@read_only /*!80000 | @@super_read_only */";
 
 /**
  * Vitess lets equal concurrent reads share an answer, which may be older than the read. This hint turns that off. It
@@ -33,7 +33,7 @@ const ownAnswer = "/*vt+ CONSOLIDATOR=disabled */";
 export function serverColumns(db: Knex): Knex.Raw {
   const [server, engine, same] = isSqlite(db)
     ? ["0", "0", "1"]
-    : [readOnlyServer, "@@innodb_read_only", `@@server_id <=> ${preparedServer}`];
+    : [readOnlySql, "@@innodb_read_only", `@@server_id <=> ${serverIdVariable}`];
   return db.raw(`${ownAnswer} ${server} as server_read_only, ${engine} as engine_read_only, ${same} as same_server`);
 }
 

@@ -7,7 +7,7 @@ import { DatabaseStateError, ReadOnlyServerError, showsLostServer } from "./data
 import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
 import type { PooledConnection, QueryEvent } from "./knex-internals.ts";
 import { checkTaken, configOf, discardAllConnections, discardConnection } from "./knex-internals.ts";
-import { askServer } from "./server-question.ts";
+import { serverQuestionSql } from "./server-question.ts";
 import { sessionSettings } from "./session-settings.ts";
 import { filesAt, requireFile, requireWritable } from "./sqlite-files.ts";
 
@@ -53,7 +53,7 @@ export function engineBehind(connection: PooledConnection): Engine {
 export async function askAgain(connection: PooledConnection): Promise<Engine> {
   const mysql = connection as MysqlConnection;
   const results = await new Promise<unknown[]>((resolve, reject) => {
-    mysql.query(askServer, (error, results) => {
+    mysql.query(serverQuestionSql, (error, results) => {
       if (!error) return resolve(results);
       // When this callback returns, the driver sends the statements that wait. If the server has undone their
       // transaction, which only this error tells, they would run outside of it.
@@ -242,7 +242,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
  * @throws ReadOnlyServerError for a server that takes no writes
  */
 async function prepareSession(connection: MysqlConnection, silenceTimeoutMs: number): Promise<Engine> {
-  const [results] = await connection.promise().query(`${sessionSettings(silenceTimeoutMs)};${askServer}`);
+  const [results] = await connection.promise().query(`${sessionSettings(silenceTimeoutMs)};${serverQuestionSql}`);
   const engine = engineOf(results);
   if (engine.isReadOnly) throw new ReadOnlyServerError();
   if (engine.ownSettings.length > 0) await connection.promise().query(engine.ownSettings.join(";"));

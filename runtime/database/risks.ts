@@ -14,7 +14,7 @@ import {
   releaseConnection,
 } from "./knex-internals.ts";
 import { askAgain, engineBehind, isSqlite } from "./open.ts";
-import { askServer } from "./server-question.ts";
+import { serverQuestionSql } from "./server-question.ts";
 
 /** How often the settings are read again: an operator can change them while connections are open. */
 const readAgainMs = 60_000;
@@ -82,7 +82,7 @@ export class DatabaseRisks {
    * @throws what the driver throws
    */
   async readAgain(db: Knex): Promise<void> {
-    const [results] = await db.raw(askServer);
+    const [results] = await db.raw(serverQuestionSql);
     const engine = engineOf(results);
     this.see(engine);
     const isSwitched = openConnections(db).some((connection) => engineBehind(connection).writer !== engine.writer);

@@ -19,7 +19,7 @@ SELECT table_name, NULL, collation_name FROM information_schema.columns WHERE ta
 AND table_name = 'stock_ledger' AND column_name = 'once_id' AND collation_name NOT LIKE '%bin'`;
 
 /** The statements that ask for what `engineOf` reads: the variables, and the altered tables. */
-export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[
+export const serverQuestionSql = `SHOW VARIABLES WHERE Variable_name IN (${[
   "version",
   "version_comment",
   "server_id",

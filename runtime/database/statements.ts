@@ -27,7 +27,7 @@ export function statementOf(query: Knex.QueryBuilder | Knex.Raw): Statement {
 }
 
 /** The clock of the database in Unix milliseconds, as SQL: those of the processes that use it may differ. */
-export function clockMs(db: Knex): string {
+export function clockMsSql(db: Knex): string {
   return isSqlite(db) ? "cast(unixepoch('subsec') * 1000 as integer)" : "cast(unix_timestamp(now(3)) * 1000 as signed)";
 }
 

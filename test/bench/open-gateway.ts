@@ -38,9 +38,9 @@ const router = createRouter({
       scope: "inventory:read",
       handler: listInventory({
         list,
-        admission: { reverifyCaller: async () => {} },
+        admission: { reverifyKeyAndBan: async () => {} },
         pinnedBodies,
-        stallTimeoutMs: config.STALL_TIMEOUT_MS,
+        allowanceMs: config.STALL_TIMEOUT_MS,
       }),
     },
   },

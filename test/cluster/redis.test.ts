@@ -141,8 +141,8 @@ interface Gateway extends SharedState {
 
 /** The part of a gateway that uses Redis. */
 function startGateway(stack: Stack, redisUrl: string): Gateway {
-  const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: gatewayCount, now: Date.now });
-  const limits = { memory, gateways: gatewayCount, keyedUpdatesPerDay: 1_000, onThrottled: () => {} };
+  const memory = new MemoryWindows({ maxAccounts: 10_000, gatewayCount, now: Date.now });
+  const limits = { memory, gatewayCount, keyedUpdatesPerDay: 1_000, onThrottled: () => {} };
   const log = pino({ level: "silent" });
   const state = redisState({ ...limits, redisUrl, log, metrics: new Registry() });
   stack.defer(() => state.close());

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { readOnlyServer } from "../../runtime/database/old-primary.ts";
+import { readOnlySql } from "../../runtime/database/old-primary.ts";
 import { mysqlProgram } from "../support/mysql-program.ts";
 import { prepareMysqld } from "../support/mysqld.ts";
 import { freePort } from "../support/ports.ts";
@@ -49,7 +49,7 @@ export async function startSemiSynchronousPair(stack: AsyncDisposableStack): Pro
   const other = (node: ClusterNode) => (node === first ? second : first);
   const pair: DatabaseCluster = {
     nodes: servers,
-    roleOf: async (node) => ((await askNode(node, readOnlyServer)) === "1" ? "standby" : "writer"),
+    roleOf: async (node) => ((await askNode(node, readOnlySql)) === "1" ? "standby" : "writer"),
     switchTo: async (node) => {
       const old = other(node);
       if (old.isRunning) {

@@ -1,4 +1,4 @@
-import { phaseOf } from "../../gateway/limits/limit-rule.ts";
+import { phaseMsOf } from "../../gateway/limits/limit-rule.ts";
 import { expectError, header, readLimits } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { onTestClock, openAccount } from "../support/clocked-gateway.ts";
@@ -21,7 +21,7 @@ describe("limits of addresses", () => {
   test("the limit of an address refuses the 61st request of a minute without a key, none with one", async () => {
     const { use, clock } = await openAccount(stack, system, {});
     onTestClock(clock);
-    clock.advance(minute - ((clock.now() + phaseOf("127.0.0.1")) % minute)); // to the begin of a window of the address
+    clock.advance(minute - ((clock.now() + phaseMsOf("127.0.0.1")) % minute)); // a window of the address begins
     expect(await use()).toMatchObject({ status: 200 });
     for (let left = 59; left >= 0; left--) {
       // The address is charged for a missing key and for an unknown one.

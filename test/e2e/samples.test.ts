@@ -38,9 +38,9 @@ beforeAll(async () => {
   const options = {
     plans: contractPlans,
     banRules: publishedBanRules,
-    guardPerMinute: 60,
+    addressGuardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,
-    keyRotation: true,
+    hasKeyRotation: true,
     deprecations: {},
   };
   const { port } = server.address() as AddressInfo;

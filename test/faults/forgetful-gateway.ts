@@ -2,9 +2,9 @@
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
 
 const { changesSince } = StockList.prototype;
-StockList.prototype.changesSince = function ({ epoch, revision }, reader) {
+StockList.prototype.changesSince = function ({ epochTag, revision }, reader) {
   const isOld = revision < this.last!.snapshot.revision;
-  return changesSince.call(this, { epoch, revision: isOld ? revision + 1n : revision }, reader);
+  return changesSince.call(this, { epochTag, revision: isOld ? revision + 1n : revision }, reader);
 };
 
 await import("../../gateway/main.ts");

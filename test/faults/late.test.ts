@@ -106,7 +106,9 @@ test("a service takes no question after the end of its stream, also while the en
   await delay(7_300); // the session ends after 8 s
   isFull = true;
   for (const socket of paused) socket.pause();
-  const lists = Array.from({ length: 60 }, () => Array.fromAsync(client.list({ timeoutMs: 30_000 })).catch(() => {}));
+  const lists = Array.from({ length: 60 }, () =>
+    Array.fromAsync(client.list({ silenceTimeoutMs: 30_000 })).catch(() => {}),
+  );
   await delay(900);
   const update = client.update({ petId: 2n, quantity: 1_001, expectedRevision: revision });
   await delay(600);

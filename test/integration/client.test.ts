@@ -179,7 +179,7 @@ describe("the client for internal callers", () => {
   test("the internal client accepts an undefined timeout and very long ones", async () => {
     for (const timeoutMs of [undefined, 3e9, Number.MAX_SAFE_INTEGER, Number.POSITIVE_INFINITY]) {
       expect(await failureOf(inventory.update({ petId: 1n, quantity: 4 }, { timeoutMs }))).toBe("OK");
-      expect(await failureOf(Array.fromAsync(inventory.list({ timeoutMs })))).toBe("OK");
+      expect(await failureOf(Array.fromAsync(inventory.list({ silenceTimeoutMs: timeoutMs })))).toBe("OK");
     }
   });
 
@@ -212,7 +212,7 @@ describe("the client for internal callers", () => {
       inventory.history({ petID: 1n } as never),
       inventory.update({ petId: 1n, quantity: 3, reason: 7 as never }),
       inventory.setStatus({ petId: 1n, status: "reserved" as never }),
-      Array.fromAsync(inventory.list({ timeoutMs: Number.NaN })),
+      Array.fromAsync(inventory.list({ silenceTimeoutMs: Number.NaN })),
       Array.fromAsync(inventory.watch({ ...position, revision: 2n ** 63n })),
     ];
     expect(await Promise.all(refused.map(failureOf))).toEqual(refused.map(() => "INVALID_ARGUMENT"));

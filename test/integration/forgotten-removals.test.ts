@@ -1,5 +1,5 @@
 import { setImmediate } from "node:timers/promises";
-import { ledgerKeptMs, removalsKeptMs, startCleanup } from "../../inventory-svc/stock/cleanup.ts";
+import { ledgerKeptMsOf, removalsKeptMs, startCleanup } from "../../inventory-svc/stock/cleanup.ts";
 import { Retention } from "../../inventory-svc/stock/retention.ts";
 import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import type { Item, ListedItem, Position } from "../../proto/pet.ts";
@@ -154,7 +154,7 @@ describeEachDatabase("removals that are forgotten", (url) => {
         return more;
       }
     })(stock.db);
-    const stop = startCleanup({ retention, ledgerKeptMs: ledgerKeptMs(historyDays), onError, onWait });
+    const stop = startCleanup({ retention, ledgerKeptMs: ledgerKeptMsOf(historyDays), onError, onWait });
     await ended.promise;
     await stop();
     return waits;

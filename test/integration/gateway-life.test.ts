@@ -233,7 +233,7 @@ describe("the life of a gateway", () => {
         INVENTORY_TIMEOUT_MS: "60000", // waiting for the end of either outlasts this test
       });
       const gateway = createGateway(config, { log: createLogger("gateway", "fatal") });
-      const ready = gateway.ready();
+      const ready = gateway.untilReady();
       ready.catch(() => {});
       await isWaiting;
       await gateway.close();
@@ -247,7 +247,7 @@ describe("the life of a gateway", () => {
     const env = { ...system.gatewayEnv, REDIS_URL: `redis://127.0.0.1:${redis.port}` };
     const gateway = createGateway(readGatewayConfig(env), { log: createLogger("gateway", "fatal") });
     stack.defer(() => gateway.close());
-    await gateway.ready();
+    await gateway.untilReady();
     expect(await gateway.metrics.metrics()).toContain("gateway_redis_up 0");
   });
 

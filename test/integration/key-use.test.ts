@@ -70,7 +70,7 @@ describeEachDatabase("the record of use", (url) => {
         lastUsedAtMs: start + 61,
         deprecatedRequests: 9 * 60,
         deprecatedLastDay: "2026-02-02",
-        deprecated: { getOrders: 9 * 30, getPet: 9 * 30 },
+        deprecatedByOperation: { getOrders: 9 * 30, getPet: 9 * 30 },
       },
     ]);
   });
@@ -106,7 +106,7 @@ describeEachDatabase("the record of use", (url) => {
         refused: 0,
         deprecatedRequests: 117,
         deprecatedLastDay: "2026-02-01",
-        deprecated: { getOrders: 100, getPet: 17 },
+        deprecatedByOperation: { getOrders: 100, getPet: 17 },
       },
       {
         accountId: other.accountId,
@@ -120,7 +120,7 @@ describeEachDatabase("the record of use", (url) => {
         refused: 0,
         deprecatedRequests: 0,
         deprecatedLastDay: null,
-        deprecated: {},
+        deprecatedByOperation: {},
       },
     ]);
     const rows = await db("deprecated_use").orderBy(["operation", "day"]).select("operation", "day");

@@ -2,7 +2,7 @@
 
 import fc from "fast-check";
 import type { Change, ChangeGroup } from "../../inventory-svc/stock/change.ts";
-import { ledgerKeptMs } from "../../inventory-svc/stock/cleanup.ts";
+import { ledgerKeptMsOf } from "../../inventory-svc/stock/cleanup.ts";
 import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import type { HistoryChange } from "../../inventory-svc/stock/stock-rows.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
@@ -101,7 +101,7 @@ describeEachDatabase("the ledger of the stock", (url) => {
     }
     const old = (await ids()).slice(0, 25);
     await age(31 * 24 * hourMs, ...old);
-    await deleteOldChanges(stock.retention, ledgerKeptMs(30));
+    await deleteOldChanges(stock.retention, ledgerKeptMsOf(30));
     const kept = await readAll();
     expect(kept[0]!.revision).toBe(old.at(-1)! + 1n);
 
@@ -122,13 +122,13 @@ describeEachDatabase("the ledger of the stock", (url) => {
     await age(31 * 24 * hourMs, ...range(-7, -1), ...range(1, 4));
     await age(29 * 24 * hourMs, ...range(-10, -8), ...range(5, 6));
     const { retention } = stock;
-    expect(await retention.deleteFromLedger(ledgerKeptMs(30), 3, "repeatable", 0n)).toBe(-3n);
+    expect(await retention.deleteFromLedger(ledgerKeptMsOf(30), 3, "unchanged", 0n)).toBe(-3n);
     expect(await ids()).toEqual([...range(-10, -4), ...range(1, 6)]);
-    expect(await retention.deleteFromLedger(ledgerKeptMs(30), 3, "repeatable", -3n)).toBe(-6n);
-    expect(await retention.deleteFromLedger(ledgerKeptMs(30), 3, "repeatable", -6n)).toBeUndefined();
+    expect(await retention.deleteFromLedger(ledgerKeptMsOf(30), 3, "unchanged", -3n)).toBe(-6n);
+    expect(await retention.deleteFromLedger(ledgerKeptMsOf(30), 3, "unchanged", -6n)).toBeUndefined();
     expect(await ids()).toEqual([...range(-10, -8), ...range(1, 6)]);
-    expect(await retention.deleteFromLedger(ledgerKeptMs(30), 3, "revisions", 0n)).toBe(3n);
-    expect(await retention.deleteFromLedger(ledgerKeptMs(30), 3, "revisions", 3n)).toBeUndefined();
+    expect(await retention.deleteFromLedger(ledgerKeptMsOf(30), 3, "revisions", 0n)).toBe(3n);
+    expect(await retention.deleteFromLedger(ledgerKeptMsOf(30), 3, "revisions", 3n)).toBeUndefined();
     expect(await ids()).toEqual([...range(-10, -8), ...range(5, 6)]);
   });
 
@@ -136,11 +136,11 @@ describeEachDatabase("the ledger of the stock", (url) => {
     await stock.store.write([create(1n, 5)]);
     await stock.store.write([same("a", 1n, 5), same("b", 1n, 5), same("c", 1n, 5)]);
     await age(26 * hourMs, -1n, -2n);
-    await deleteOldChanges(stock.retention, ledgerKeptMs(0));
+    await deleteOldChanges(stock.retention, ledgerKeptMsOf(0));
     await stock.store.write([same("d", 1n, 5)]);
     expect(await ids()).toEqual([-4n, -3n, 1n]);
     await age(26 * hourMs, -4n, -3n);
-    await deleteOldChanges(stock.retention, ledgerKeptMs(0));
+    await deleteOldChanges(stock.retention, ledgerKeptMsOf(0));
     await stock.store.write([same("e", 1n, 5), same("a", 1n, 5)]);
     expect(await ids()).toEqual([-2n, -1n, 1n]);
     expect(kinds(await stock.store.write([same("a", 1n, 5), same("e", 1n, 5)]))).toEqual(["replayed", "replayed"]);

@@ -3,7 +3,7 @@ import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { refuseUnknownParameters } from "../../gateway/http/query.ts";
 import { matchesEtag } from "../../gateway/http/request.ts";
-import { readWait } from "../../gateway/inventory/input.ts";
+import { readWaitSeconds } from "../../gateway/inventory/input.ts";
 import { readListSelection } from "../../gateway/inventory/reads/read-query.ts";
 import { headersToSendUp, queryToSendUp } from "../../gateway/passthrough/forwarded-headers.ts";
 import { key } from "../support/pass-through-gateway.ts";
@@ -32,7 +32,7 @@ const readList = (petIds: string) => readListSelection(requestWith(`petIds=${pet
 
 test.each<[string, () => void]>([
   ["If-None-Match", () => expect(matchesEtag(fill('""'), '"r1"')).toBe(false)],
-  ["Prefer", () => expect(readWait(fill(","))).toBeUndefined()],
+  ["Prefer", () => expect(readWaitSeconds(fill(","))).toBeUndefined()],
   ["A list of too many petIds", () => expect(() => readList([...Array(1_000).keys()].join())).toThrow("at most 100")],
   [
     "A passed-on query that shows a key",

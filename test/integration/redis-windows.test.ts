@@ -228,7 +228,7 @@ describe("windows on Redis", () => {
     const caller = newCaller();
     const { states: known } = await ask(0, caller);
     const { redis, breaker } = gateways[0]!;
-    const memory = new MemoryWindows({ maxAccounts: 10, gateways: 3, now: () => now() - 30_000, elapsed: now });
+    const memory = new MemoryWindows({ maxAccounts: 10, gatewayCount: 3, now: () => now() - 30_000, elapsedMs: now });
     const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clock.offsetMs });
     expect(left(await limiter.charge(caller, windows))).toEqual([298, 9_998]);
     const alone = memory.charge(caller, windows);

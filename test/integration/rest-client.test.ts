@@ -1,4 +1,4 @@
-import { phaseOf } from "../../gateway/limits/limit-rule.ts";
+import { phaseMsOf } from "../../gateway/limits/limit-rule.ts";
 import { createInventoryApi } from "../../rest-client/index.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem, type TestKey } from "../support/system.ts";
@@ -227,7 +227,7 @@ async function lateKey(): Promise<TestKey> {
   for (let i = 0; ; i++) {
     const limits = { perMinute: 60, perDay: 100_000 };
     const issued = await system.issueKey({ account: `loops ${i}`, plan: "enterprise", limits });
-    const sinceMinuteMs = (Date.now() + phaseOf(issued.accountId)) % 60_000;
+    const sinceMinuteMs = (Date.now() + phaseMsOf(issued.accountId)) % 60_000;
     if (sinceMinuteMs >= 40_000 && sinceMinuteMs < 50_000) return issued;
   }
 }

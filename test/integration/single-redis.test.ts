@@ -1,7 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
-import { AccountGuard, GuardMemory, keyedUpdateLimit, ownAccountLimit } from "../../gateway/admission/account-guard.ts";
+import {
+  AccountGuard,
+  keyedUpdateLimit,
+  MemoryGuardLimiter,
+  ownAccountLimit,
+} from "../../gateway/admission/account-guard.ts";
 import { quotaWindows } from "../../gateway/limits/windows.ts";
 import { newAccount } from "../support/accounts.ts";
 import { areNoticesSent, ask, isCounting, newName, startReplica, until, windows } from "../support/redis-replicas.ts";
@@ -34,7 +39,7 @@ test.each(["redis", "memory"])(
     stack.defer(() => server.stop());
     const replica = startReplica(stack, server.url);
     await until(() => isCounting(replica));
-    const alone = new AccountGuard(keyedUpdateLimit(1_000), new GuardMemory(keyedUpdateLimit(1_000)), () => {});
+    const alone = new AccountGuard(keyedUpdateLimit(1_000), new MemoryGuardLimiter(keyedUpdateLimit(1_000)), () => {});
     const guard = kind === "redis" ? replica.guards.keyedUpdates : alone;
     const id = newName();
     await guard.charge(id, 950);

@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import type { Outcome } from "../../inventory-svc/stock/change.ts";
-import { ledgerKeptMs } from "../../inventory-svc/stock/cleanup.ts";
+import { ledgerKeptMsOf } from "../../inventory-svc/stock/cleanup.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "../../inventory-svc/stock/stock-errors.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { describeEachDatabase } from "../support/databases.ts";
@@ -102,7 +102,7 @@ describeEachDatabase("adjustments in the database", (url) => {
   });
 
   describe("deletion", () => {
-    const retentionMs = ledgerKeptMs(0);
+    const retentionMs = ledgerKeptMsOf(0);
 
     /** Makes an adjustment of one pet of each of these ages. */
     async function makeAged(...agesMs: number[]): Promise<void> {

@@ -189,8 +189,8 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 2,
     what: "changes since a list lack what changed last in a chunk",
     file: "gateway/inventory/list/difference.ts",
-    find: "    if (chunk.newest <= since) continue;",
-    replace: "    if (chunk.newest <= since + 1n) continue;",
+    find: "    if (chunk.maxRevision <= since) continue;",
+    replace: "    if (chunk.maxRevision <= since + 1n) continue;",
   },
   {
     promise: 2,
@@ -224,7 +224,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 3,
     what: "each gateway admits the whole limit without Redis",
     file: "gateway/limits/limit-rule.ts",
-    find: "  return Math.ceil((limit - others - synced) / gateways) + synced - own;",
+    find: "  return Math.ceil((limit - others - synced) / sharers) + synced - own;",
     replace: "  return limit - others - synced + synced - own;",
   },
   {
@@ -239,7 +239,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     what: "Redis does not count what a gateway has admitted alone",
     file: "gateway/limits/redis-windows.ts",
     find: "    this.#options.memory.learn(counts, nowMs, answer);",
-    replace: "    this.#options.memory.learn(counts, nowMs, { ...answer, admitted: 0 });",
+    replace: "    this.#options.memory.learn(counts, nowMs, { ...answer, admittedCount: 0 });",
   },
   {
     promise: 5,
@@ -444,9 +444,9 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 5,
     what: "the age of a look-up goes by a clock that can be set back",
     file: "gateway/accounts/keys/authenticator.ts",
-    find: `    const { now, elapsed } = this.#options;
-    return Math.max(now() - unixMs, elapsed() - elapsedMs);`,
-    replace: "    return this.#options.now() - unixMs;",
+    find: `    const { now, elapsedMs } = this.#options;
+    return Math.max(now() - since.unixMs, elapsedMs() - since.elapsedMs);`,
+    replace: "    return this.#options.now() - since.unixMs;",
   },
   {
     promise: 5,

@@ -1,5 +1,5 @@
 /** Judges the limits of an account by what became of its requests. */
-import { phaseOf } from "../../gateway/limits/limit-rule.ts";
+import { phaseMsOf } from "../../gateway/limits/limit-rule.ts";
 import type { LimitedRequest } from "./caller-world.ts";
 import type { Plan } from "./plan.ts";
 import { startOfDayClockMs } from "./virtual-time.ts";
@@ -39,7 +39,7 @@ export function limitRules({ limit, faults, hasRedis, gateways }: Plan, account:
   const clocks = faults.filter(({ kind }) => kind === "set a clock");
   return {
     limit,
-    phaseMs: phaseOf(account),
+    phaseMs: phaseMsOf(account),
     unixMs: (atMs) => startOfDayClockMs + atMs,
     alone: hasRedis ? 0 : gateways,
     faults: concerned.length + clocks.length,

@@ -100,16 +100,16 @@ export class RedisServer {
         const [limit, index, own, alone, synced, others] = args.slice(start, start + 6).map(Number) as number[];
         return { limit: limit!, count: { index: index!, own: own!, alone: alone!, synced: synced!, others: others! } };
       });
-      const kept = this.#get<KeptCounts>(key) ?? { totals: [], charged: new Map() };
+      const kept = this.#get<KeptCounts>(key) ?? { totals: [], chargesByGateway: new Map() };
       const indexes = lengthsMs.map((lengthMs) => indexAt(nowUnixMs, phaseMs, lengthMs));
-      const charged = charge(kept, indexes, {
+      const { admittedCount, charges } = charge(kept, indexes, {
         countsName: String(args[from]),
         wanted,
         limits: stated.map(({ limit }) => limit),
         counts: stated.map(({ count }) => count),
       });
       this.#set(key, kept, lengthsMs.at(-1)!);
-      answer.push(charged.admitted, ...charged.windows.flatMap((window) => [window.others, window.charged]));
+      answer.push(admittedCount, ...charges.flatMap(({ others, charged }) => [others, charged]));
     }
     return answer;
   }

@@ -9,7 +9,7 @@ import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { connectionGraceMs } from "../../inventory-svc/rpc/served-calls.ts";
 import { entriesPerMessage } from "../../inventory-svc/rpc/wire.ts";
 import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
-import { ledgerKeptMs, startCleanup } from "../../inventory-svc/stock/cleanup.ts";
+import { ledgerKeptMsOf, startCleanup } from "../../inventory-svc/stock/cleanup.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
 import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
 import { Retention } from "../../inventory-svc/stock/retention.ts";
@@ -110,7 +110,7 @@ export function startService(
         running.isReady = true;
         stopCleanup = startCleanup({
           retention,
-          ledgerKeptMs: ledgerKeptMs(90),
+          ledgerKeptMs: ledgerKeptMsOf(90),
           onError: () => {},
           onWait: () => {},
         });
@@ -200,7 +200,7 @@ export function startGateway(network: Network, name: string, settings: GatewaySe
           return [...end(network, host), ...(held + sent > 0 ? [`${held} waits and ${sent} changes`] : [])];
         }),
     };
-    gateway.ready().then(
+    gateway.untilReady().then(
       () => {
         running.isReady = true;
       },

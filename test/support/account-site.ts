@@ -13,9 +13,9 @@ export const describedApi = openApiDocument({
   deprecations: {
     getPet: { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") },
   },
-  guardPerMinute: 60,
+  addressGuardPerMinute: 60,
   keyedUpdatesPerDay: 200_000,
-  keyRotation: true,
+  hasKeyRotation: true,
 });
 
 /** What the API answers, and what it was asked. */

@@ -1,5 +1,5 @@
 /** Names accounts for tests of limits on the real clock. */
-import { phaseOf } from "../../gateway/limits/limit-rule.ts";
+import { phaseMsOf } from "../../gateway/limits/limit-rule.ts";
 
 const dayMs = 86_400_000;
 let names = 0;
@@ -9,7 +9,7 @@ let names = 0;
  * has just stopped is in the same minute.
  */
 export function isEarly(accountId: string, nowMs = Date.now()): boolean {
-  const ms = nowMs + phaseOf(accountId);
+  const ms = nowMs + phaseMsOf(accountId);
   return ms % 60_000 >= 3_000 && ms % 60_000 < 18_000 && ms % dayMs < 23 * 3_600_000;
 }
 
@@ -23,10 +23,10 @@ export function newAccount(fits: (id: string) => boolean = () => true, nowMs = D
 
 /** An id that no test has used, of an account whose day and minute have begun in the last 18 s. */
 export function newAccountToday(nowMs = Date.now()): string {
-  return newAccount((id) => (nowMs + phaseOf(id)) % dayMs < 18_000, nowMs);
+  return newAccount((id) => (nowMs + phaseMsOf(id)) % dayMs < 18_000, nowMs);
 }
 
 /** The time until the next day of an account begins, and with it a minute. */
 export function untilNextDayMs(accountId: string, nowMs: number): number {
-  return dayMs - ((nowMs + phaseOf(accountId)) % dayMs);
+  return dayMs - ((nowMs + phaseMsOf(accountId)) % dayMs);
 }

@@ -134,9 +134,9 @@ function describeApi(deprecations: DeprecationNotices): OpenApiDocument {
     servers: [],
     plans: contractPlans,
     banRules: publishedBanRules,
-    guardPerMinute: 60,
+    addressGuardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,
-    keyRotation: true,
+    hasKeyRotation: true,
     deprecations,
   });
 }

@@ -48,7 +48,7 @@ export function threeGateways(stack: Stack) {
         if (!isOpen) void limiter.reportCounts();
       },
     });
-    const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 3, now, elapsed: now });
+    const memory = new MemoryWindows({ maxAccounts: 10_000, gatewayCount: 3, now, elapsedMs: now });
     stack.defer(() => {
       breaker.end();
       redis.disconnect();

@@ -116,7 +116,7 @@ export async function startGateway(options: Partial<PassThroughOptions>) {
   return { url, errors, arrived };
 }
 
-const admission = { isKeyKnownGood: () => true, reverifyCaller: async () => {} };
+const admission = { isKeyKnownGood: () => true, reverifyKeyAndBan: async () => {} };
 
 export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 

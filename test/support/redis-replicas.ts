@@ -33,8 +33,8 @@ export function startReplica(stack: Stack, url: string): Replica {
     if (reason !== undefined) reasons.push(reason);
   };
   const log = pino({ level: "info" }, { write });
-  const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 2, now: Date.now });
-  const limits = { memory, gateways: 2, keyedUpdatesPerDay: 1_000, onThrottled: () => {} };
+  const memory = new MemoryWindows({ maxAccounts: 10_000, gatewayCount: 2, now: Date.now });
+  const limits = { memory, gatewayCount: 2, keyedUpdatesPerDay: 1_000, onThrottled: () => {} };
   const state = redisState({ ...limits, redisUrl: url, log, metrics: new Registry() });
   stack.defer(() => state.close());
   state.onInvalidation((id) => heard.push(id));

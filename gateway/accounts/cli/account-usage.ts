@@ -20,7 +20,7 @@ export interface UsageTotals extends Account {
   /** The last day of them, in UTC, as `2026-01-31`. */
   readonly deprecatedLastDay: string | null;
   /** The same requests by operation, as `{ getPet: 7 }`. */
-  readonly deprecated: Readonly<Record<string, number>>;
+  readonly deprecatedByOperation: Readonly<Record<string, number>>;
 }
 
 /**
@@ -83,7 +83,7 @@ function sumDeprecated(rows: readonly DeprecatedRow[]) {
         .map(({ day }) => day)
         .toSorted()
         .at(-1) ?? null,
-    deprecated: Object.fromEntries(rows.map(({ operation, requests }) => [operation, Number(requests)])),
+    deprecatedByOperation: Object.fromEntries(rows.map(({ operation, requests }) => [operation, Number(requests)])),
   };
 }
 

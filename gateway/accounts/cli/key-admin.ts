@@ -100,7 +100,16 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
   }
 
   return {
-    async issue({ account: name, plan, limits, scopes = defaultScopes, expiresAtMs = null, keyHash, env, pepper }) {
+    async issue({
+      account: name,
+      plan,
+      limits,
+      scopes = defaultScopes,
+      expiresAtMs = null,
+      keyHash,
+      env,
+      pepperFingerprint,
+    }) {
       const nowMs = now();
       const account = await ensureAccount(db, name, nowMs, plan, limits);
       const keyId = newKeyId();
@@ -110,7 +119,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
           account_id: account.accountId,
           key_hash: keyHash,
           env,
-          pepper,
+          pepper: pepperFingerprint,
           scopes: fromScopes(scopes),
           created_at: nowMs,
           expires_at: expiresAtMs,

@@ -12,7 +12,7 @@ const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const longestDurationMs = 366 * unitMs.d;
 
 /** A duration as `30m`, `24h` or `7d`. @returns milliseconds */
-export function parseDuration(text: string): number {
+export function parseDurationMs(text: string): number {
   const [, count, unit] = /^(\d{1,9})([smhd])$/.exec(text) ?? [];
   const ms = Number(count) * unitMs[unit as keyof typeof unitMs];
   if (!(ms <= longestDurationMs)) throw new InvalidArgumentError("Give it as in 30m, 24h or 7d, up to 366d.");
@@ -20,14 +20,14 @@ export function parseDuration(text: string): number {
 }
 
 /** The time before now whose requests are counted. @returns milliseconds */
-export function parseUsagePeriod(text: string): number {
-  const ms = parseDuration(text);
+export function parseUsagePeriodMs(text: string): number {
+  const ms = parseDurationMs(text);
   if (ms > minutesKeptMs) throw new InvalidArgumentError("Requests are kept for 8 days.");
   return ms;
 }
 
 /** A future moment in ISO 8601; a day alone is its start in UTC. @returns Unix milliseconds */
-export function parseFutureTime(text: string): number {
+export function parseFutureTimeMs(text: string): number {
   const ms = parseIsoTime(text);
   if (ms === undefined) {
     throw new InvalidArgumentError("Give it in ISO 8601, as 2030-01-31 or 2030-01-31T12:00:00Z.");

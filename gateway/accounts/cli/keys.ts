@@ -16,13 +16,13 @@ import { defaultScopes, type Scope } from "../keys/principal.ts";
 import { keyMigrations } from "./account-migrations.ts";
 import { describePlan } from "./account-store.ts";
 import { createKeyAdmin, type KeyAdmin } from "./key-admin.ts";
-import { parseDuration, parseFutureTime, parseLimit, parseScopes, parseUsagePeriod } from "./key-arguments.ts";
+import { parseDurationMs, parseFutureTimeMs, parseLimit, parseScopes, parseUsagePeriodMs } from "./key-arguments.ts";
 import { notifyGateways } from "./notify-gateways.ts";
 import { banCells, banJson, isoTime, keyCells, keyJson, shownTime, usageCells, usageJson } from "./output.ts";
 
 const program = createCommand("keys", "Accounts and API keys of the petstore inventory API.", keySettings);
 
-const day = parseDuration("24h");
+const day = parseDurationMs("24h");
 
 interface Output {
   json?: boolean;
@@ -46,7 +46,7 @@ command("issue", "makes a key, and its account if there is none; shows the key o
   .addOption(limitOption("--per-minute <n>", "requests per minute"))
   .addOption(limitOption("--per-day <n>", "requests per day"))
   .option("--scopes <list>", `what the key may do (default: ${defaultScopes.join(",")})`, parseScopes)
-  .option("--expires <time>", "end of the key in ISO 8601 (default: never)", parseFutureTime)
+  .option("--expires <time>", "end of the key in ISO 8601 (default: never)", parseFutureTimeMs)
   .action(async (options: IssueOptions, self: Command) => {
     const limits = readLimits(options, self);
     const { expires: expiresAtMs, ...request } = options;
@@ -73,8 +73,8 @@ command("rotate", "replaces a working key with a new one; shows the new key once
   .argument("<KEY_ID>", "id of the old key")
   .addOption(
     new Option("--grace <duration>", "how long the old key still works, never past its own end: 30m, 24h, 7d")
-      .argParser(parseDuration)
-      .default(parseDuration("24h"), "24h"),
+      .argParser(parseDurationMs)
+      .default(parseDurationMs("24h"), "24h"),
   )
   .action(async (oldId: string, options: Output & { grace: number }) => {
     const { key, done: rotated } = await withNewKey((admin, newKey) => admin.rotate(oldId, options.grace, newKey));
@@ -126,7 +126,7 @@ command("usage", "shows keys, last use, requests served and refused (429), and d
   .option(
     "--last <duration>",
     "time whose requests are counted, as 30m, 24h or 7d; kept for 8 days",
-    parseUsagePeriod,
+    parseUsagePeriodMs,
     day,
   )
   .action(async (options: Output & { last: number }) => {

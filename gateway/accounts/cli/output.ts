@@ -63,8 +63,8 @@ export function banCells(key: KeyRecord): Record<string, string> {
   };
 }
 
-export function usageJson({ accountId: _, lastUsedAtMs, ...usage }: UsageTotals) {
-  return { ...usage, lastUsedAt: isoTime(lastUsedAtMs) };
+export function usageJson({ accountId: _, lastUsedAtMs, deprecatedByOperation, ...usage }: UsageTotals) {
+  return { ...usage, deprecated: deprecatedByOperation, lastUsedAt: isoTime(lastUsedAtMs) };
 }
 
 export function usageCells(usage: UsageTotals): Record<string, string> {

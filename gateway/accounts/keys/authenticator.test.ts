@@ -25,7 +25,7 @@ function setUp() {
   const authenticator = new Authenticator({
     peppers: [pepper, oldPepper],
     now: () => clock.unixMs,
-    elapsed: () => clock.elapsedMs,
+    elapsedMs: () => clock.elapsedMs,
     store: {
       findByHash: (keyHash) => {
         const token = hashes.get(keyHash.toString("hex")) ?? "";

@@ -14,7 +14,7 @@ export interface AuthenticatorOptions {
   /** Unix milliseconds. */
   readonly now: () => number;
   /** Milliseconds by a clock that cannot be set back; default: `performance.now`. */
-  readonly elapsed?: () => number;
+  readonly elapsedMs?: () => number;
 }
 
 /**
@@ -61,7 +61,7 @@ export class Authenticator {
   #new = 0;
 
   constructor(options: AuthenticatorOptions) {
-    this.#options = { elapsed: () => performance.now(), ...options };
+    this.#options = { elapsedMs: () => performance.now(), ...options };
     this.#ownKeyHash = ownKeyHasher(options.peppers);
   }
 
@@ -138,8 +138,8 @@ export class Authenticator {
   #lookUp(id: string, keyHash: Buffer): LookUp {
     const running = this.#lookUps.get(id);
     if (running) return running;
-    const { now, elapsed } = this.#options;
-    const askedAt = { unixMs: now(), elapsedMs: elapsed() }; // a revocation while the answer travels may be missed
+    const { now, elapsedMs } = this.#options;
+    const askedAt = { unixMs: now(), elapsedMs: elapsedMs() }; // a revocation while the answer travels may be missed
     const answer = this.#ask(id, keyHash, askedAt).finally(() => {
       if (this.#lookUps.get(id)?.answer === answer) this.#lookUps.delete(id);
     });
@@ -170,9 +170,9 @@ export class Authenticator {
     return this.#options.now() >= refused.checkedAt.unixMs; // a clock that was ahead then may have ended a good key
   }
 
-  #ageMs({ unixMs, elapsedMs }: Moment): number {
-    const { now, elapsed } = this.#options;
-    return Math.max(now() - unixMs, elapsed() - elapsedMs);
+  #ageMs(since: Moment): number {
+    const { now, elapsedMs } = this.#options;
+    return Math.max(now() - since.unixMs, elapsedMs() - since.elapsedMs);
   }
 }
 

@@ -24,7 +24,7 @@ export interface StoredKey {
   /** The env in the key. */
   readonly env: string;
   /** The fingerprint of the pepper that the key was made under. */
-  readonly pepper: string;
+  readonly pepperFingerprint: string;
 }
 
 /**
@@ -43,7 +43,7 @@ export function createKey(env: string, pepper: string): string {
 
 /** What is stored of a key that was made under this pepper. */
 export function storedKey(key: string, pepper: string): StoredKey {
-  return { keyHash: hashKey(key, pepper), env: key.split("_")[1]!, pepper: pepperFingerprint(pepper) };
+  return { keyHash: hashKey(key, pepper), env: key.split("_")[1]!, pepperFingerprint: pepperFingerprint(pepper) };
 }
 
 /** True for a text of the form of a key. Its checksum finds typos. */

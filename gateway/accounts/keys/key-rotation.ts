@@ -72,7 +72,7 @@ async function rotate(
     line: familyId,
     key_hash: newKey.keyHash,
     env: newKey.env,
-    pepper: newKey.pepper,
+    pepper: newKey.pepperFingerprint,
     scopes: old.scopes,
     created_at: nowMs,
     expires_at: expiresAtMs,

@@ -25,7 +25,7 @@ test("a caller that leaves while its key is looked at again keeps its key", asyn
   const rotate = import.meta.jest.fn(async () => "ended" as const);
   const handler = rotateOwnKey({
     admission: {
-      reverifyCaller: async () => {
+      reverifyKeyAndBan: async () => {
         socket.destroy();
         await once(response, "close");
       },

@@ -62,7 +62,7 @@ function setUp() {
         deprecated.filter((use) => use.accountId === accountId).reduce((sum, { requests }) => sum + requests, 0),
     },
   });
-  const use = (accountId: string, times = 1, kind: Use = "served") => {
+  const use = (accountId: string, times = 1, kind: Use = "charged") => {
     for (let i = 0; i < times; i++) recorder.used({ keyId: `key of ${accountId}`, accountId }, kind);
   };
   const useDeprecated = (accountId: string, operation = "getPet") => recorder.deprecatedUsed(accountId, operation);

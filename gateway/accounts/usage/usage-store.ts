@@ -11,7 +11,7 @@ export interface UsageStore {
   /** Adds to the counts of requests by minute in one transaction. When it throws, all or none were added. */
   addMinutes(minutes: readonly AccountMinute[]): Promise<void>;
   /** Deletes the minutes that began before then, in Unix milliseconds. */
-  forgetMinutesBefore(ms: number): Promise<void>;
+  forgetMinutesBefore(beforeMs: number): Promise<void>;
   /** Sums up the minutes of an account by steps. @throws the error of the database */
   readSteps(range: UseRange): Promise<UseStep[]>;
   /** The deprecated requests of an account, the sum of whole days. @throws the error of the database */
@@ -112,8 +112,8 @@ export function createUsageStore(db: Knex): UsageStore {
       );
     },
 
-    async forgetMinutesBefore(ms) {
-      await retried(() => db("account_minutes").where("minute_start", "<", ms).delete());
+    async forgetMinutesBefore(beforeMs) {
+      await retried(() => db("account_minutes").where("minute_start", "<", beforeMs).delete());
     },
 
     async readSteps({ accountId, fromMs, stepMs }) {

@@ -12,9 +12,9 @@ export interface Chunk {
   /** The revision that last changed each entry. */
   readonly revisions: BigInt64Array<ArrayBuffer>;
   /** At least the latest revision of its entries. A search for later changes passes over the whole chunk. */
-  readonly newest: bigint;
+  readonly maxRevision: bigint;
   /** At most the revision of the first removal among its entries. */
-  readonly firstRemoval: bigint;
+  readonly minRemovalRevision: bigint;
   /** The number of entries that are not removed. */
   readonly liveCount: number;
   /** Where each entry's JSON begins, and after these, where the JSON of the last entry ends. */
@@ -40,19 +40,19 @@ export function makeChunk(items: readonly ListedItem[]): Chunk {
   const petIds = new BigInt64Array(items.length);
   const revisions = new BigInt64Array(items.length);
   const offsets = new Uint32Array(items.length + 1);
-  let [newest, firstRemoval, liveCount] = [0n, never, 0];
+  let [maxRevision, minRemovalRevision, liveCount] = [0n, never, 0];
   let text = "";
   items.forEach((item, i) => {
     petIds[i] = item.petId;
     revisions[i] = item.revision;
-    if (item.revision > newest) newest = item.revision;
+    if (item.revision > maxRevision) maxRevision = item.revision;
     if (!item.removed) liveCount += 1;
-    else if (item.revision < firstRemoval) firstRemoval = item.revision;
+    else if (item.revision < minRemovalRevision) minRemovalRevision = item.revision;
     text += renderListed(item);
     offsets[i + 1] = text.length; // the JSON is ASCII: characters are bytes
   });
   const json = joinBytes([Buffer.from(text, "latin1")]);
-  return sealed({ petIds, revisions, newest, firstRemoval, liveCount, offsets, json });
+  return sealed({ petIds, revisions, maxRevision, minRemovalRevision, liveCount, offsets, json });
 }
 
 /**
@@ -63,7 +63,7 @@ export function makeChunk(items: readonly ListedItem[]): Chunk {
 export function editChunk(chunk: Chunk, edits: readonly ListedItem[]): Chunk {
   const parts: Buffer[] = [];
   const places: Place[] = [];
-  let { newest, firstRemoval, liveCount } = chunk;
+  let { maxRevision, minRemovalRevision, liveCount } = chunk;
   let next = 0;
   for (const item of edits) {
     const { petId, revision, removed } = item;
@@ -73,13 +73,13 @@ export function editChunk(chunk: Chunk, edits: readonly ListedItem[]): Chunk {
     const json = Buffer.from(renderListed(item), "latin1");
     parts.push(json);
     places.push({ petId, at, isThere, length: json.length, revision });
-    if (revision > newest) newest = revision;
-    if (removed && revision < firstRemoval) firstRemoval = revision;
+    if (revision > maxRevision) maxRevision = revision;
+    if (removed && revision < minRemovalRevision) minRemovalRevision = revision;
     liveCount += Number(!removed) - Number(isThere && !isRemoved(chunk, at));
     next = isThere ? at + 1 : at;
   }
   parts.push(chunk.json.subarray(chunk.offsets[next]));
-  return sealed({ ...movePlaces(chunk, places), newest, firstRemoval, liveCount, json: joinBytes(parts) });
+  return sealed({ ...movePlaces(chunk, places), maxRevision, minRemovalRevision, liveCount, json: joinBytes(parts) });
 }
 
 /** Where an edit goes. */
@@ -132,15 +132,15 @@ function movePlaces(chunk: Chunk, places: readonly Place[]): Pick<Chunk, "petIds
  * chunk's JSON stays as it is.
  */
 export function forgetRemovals(chunk: Chunk, floor: bigint): Chunk {
-  if (chunk.firstRemoval > floor) return chunk;
+  if (chunk.minRemovalRevision > floor) return chunk;
   const kept: number[] = [];
-  let firstRemoval = never;
+  let minRemovalRevision = never;
   for (let at = 0; at < chunk.petIds.length; at++) {
     const revision = chunk.revisions[at]!;
     if (!isRemoved(chunk, at)) kept.push(at);
     else if (revision > floor) {
       kept.push(at);
-      if (revision < firstRemoval) firstRemoval = revision;
+      if (revision < minRemovalRevision) minRemovalRevision = revision;
     }
   }
   return sealed({
@@ -148,7 +148,7 @@ export function forgetRemovals(chunk: Chunk, floor: bigint): Chunk {
     petIds: BigInt64Array.from(kept, (at) => chunk.petIds[at]!),
     revisions: BigInt64Array.from(kept, (at) => chunk.revisions[at]!),
     offsets: Uint32Array.from([...kept, chunk.petIds.length], (at) => chunk.offsets[at]!),
-    firstRemoval,
+    minRemovalRevision,
   });
 }
 
@@ -160,8 +160,8 @@ export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
   return sealed({
     petIds: chunk.petIds.slice(from, to),
     revisions: chunk.revisions.slice(from, to),
-    newest: chunk.newest, // a bound, as is the next one: the newest entry of this part may be older
-    firstRemoval: chunk.firstRemoval,
+    maxRevision: chunk.maxRevision, // a bound, as is the next one: the newest entry of this part may be older
+    minRemovalRevision: chunk.minRemovalRevision,
     liveCount,
     offsets: chunk.offsets.slice(from, to + 1).map((offset) => offset - start),
     json: joinBytes([chunk.json.subarray(start, chunk.offsets[to])]),

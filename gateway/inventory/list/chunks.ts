@@ -16,7 +16,7 @@ export interface RenderedEntry {
 
 /** Finds an entry; its cost hardly grows with the list. @returns undefined when there is none */
 export function findEntry(chunks: readonly Chunk[], petId: bigint): RenderedEntry | undefined {
-  const chunk = chunks[chunkOf(chunks, petId)];
+  const chunk = chunks[chunkIndexOf(chunks, petId)];
   if (chunk === undefined) return undefined;
   const at = lowerBound(chunk.petIds, petId);
   if (chunk.petIds[at] !== petId || isRemoved(chunk, at)) return undefined;
@@ -33,7 +33,7 @@ export function editChunks(chunks: readonly Chunk[], edits: readonly ListedItem[
   const edited = [...chunks];
   // From the last to the first, so that a change in the number of chunks moves none that is still to be edited.
   for (let end = edits.length; end > 0; ) {
-    const place = chunkOf(chunks, edits[end - 1]!.petId);
+    const place = chunkIndexOf(chunks, edits[end - 1]!.petId);
     let begin = end - 1;
     while (begin > 0 && (place === 0 || edits[begin - 1]!.petId >= chunks[place]!.petIds[0]!)) begin--;
     edited.splice(place, 1, ...split(editChunk(chunks[place]!, edits.slice(begin, end))));
@@ -43,7 +43,7 @@ export function editChunks(chunks: readonly Chunk[], edits: readonly ListedItem[
 }
 
 /** The index of the chunk that an entry belongs to: the last one that does not begin after it, else the first. */
-export function chunkOf(chunks: readonly Chunk[], petId: bigint): number {
+export function chunkIndexOf(chunks: readonly Chunk[], petId: bigint): number {
   let low = 0;
   let high = chunks.length - 1;
   while (low < high) {

@@ -12,9 +12,9 @@ const timeoutMs = 60_000;
 const reader = { accountId: "acme", hasLeft: () => false };
 
 async function changesSince(list: StockList, etag: string): Promise<Difference> {
-  const [epoch, revision] = [etag.slice(1, 9), BigInt(etag.slice(10, -1))];
+  const [epochTag, revision] = [etag.slice(1, 9), BigInt(etag.slice(10, -1))];
   await list.readFresh();
-  const body = await list.changesSince({ epoch, revision }, reader);
+  const body = await list.changesSince({ epochTag, revision }, reader);
   const text = textOf(body);
   expect(Buffer.byteLength(text)).toBe(body.length);
   return readDifference(text);
@@ -127,7 +127,7 @@ test.each([
   ["long", 2_000],
 ])("readers who wait for the same %s difference share one body, made of the newest list", async (_length, count) => {
   const { stock, list } = stockOf(count);
-  const since = { epoch: (await list.readFresh()).etag.slice(1, 9), revision: stock.revision };
+  const since = { epochTag: (await list.readFresh()).etag.slice(1, 9), revision: stock.revision };
   for (let i = 0; i < count; i++) stock.set(BigInt(i), 1_000);
   await list.readFresh();
   const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => list.changesSince(since, reader)));
@@ -192,10 +192,10 @@ test("a difference of hundreds of entries is in bytes that count as held, and on
     [300, false],
   ] as const) {
     const { stock, list } = stockOf(count);
-    const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
+    const [epochTag, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
     for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
     await list.readFresh();
-    const { text, pieces, length } = await list.changesSince({ epoch, revision }, reader);
+    const { text, pieces, length } = await list.changesSince({ epochTag, revision }, reader);
     expect(text !== undefined).toBe(isText);
     expect(Buffer.concat(pieces)).toHaveLength(isText ? 0 : length);
   }
@@ -203,14 +203,14 @@ test("a difference of hundreds of entries is in bytes that count as held, and on
 
 test("of many readers who ask at once, few get their short difference in one turn", async () => {
   const { stock, list } = stockOf(1_000);
-  const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
+  const [epochTag, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
   for (let i = 0n; i < 1_000n; i++) stock.set(i, 7);
   await list.readFresh();
   using turns = new TurnCounter();
   const bytesByTurn = new Map<number, number>();
   const reads = Array.from({ length: 200 }, async (_, i) => {
     const [first, second] = [revision + 600n, revision + 700n];
-    const { length } = await list.changesSince({ epoch, revision: i % 2 === 0 ? first : second }, reader);
+    const { length } = await list.changesSince({ epochTag, revision: i % 2 === 0 ? first : second }, reader);
     bytesByTurn.set(turns.count, (bytesByTurn.get(turns.count) ?? 0) + length);
     return length;
   });
@@ -220,14 +220,14 @@ test("of many readers who ask at once, few get their short difference in one tur
 
 test("of many readers who ask at once, no two have their too many changes searched in one turn", async () => {
   const { stock, list } = stockOf(10);
-  const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
+  const [epochTag, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
   for (let i = 0n; i < 1_200n; i++) stock.set(i % 10n, 7);
   for (let i = 100n; i < 1_200n; i++) stock.set(i, 7);
   for (let i = 100n; i < 1_200n; i++) stock.remove(i);
   await list.readFresh();
   using turns = new TurnCounter();
   const reads = Array.from({ length: 50 }, async (_, i) => {
-    await expect(list.changesSince({ epoch, revision: revision + BigInt(i) }, reader)).rejects.toThrow("too many");
+    await expect(list.changesSince({ epochTag, revision: revision + BigInt(i) }, reader)).rejects.toThrow("too many");
     return turns.count;
   });
   expect(new Set(await Promise.all(reads)).size).toBe(50);
@@ -235,17 +235,17 @@ test("of many readers who ask at once, no two have their too many changes search
 
 test("long differences that many readers ask for at once are rendered one after the other", async () => {
   const { stock, list } = stockOf(40_000);
-  const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
+  const [epochTag, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
   for (let i = 0n; i < 40_000n; i++) stock.set(i, 2_000_000_000);
   await list.readFresh();
   const { arrayBuffers: before } = process.memoryUsage();
   let rendered = 0;
   const reads = Array.from({ length: 30 }, async (_, i) => {
-    const { length } = await list.changesSince({ epoch, revision: revision + BigInt(i) }, reader);
+    const { length } = await list.changesSince({ epochTag, revision: revision + BigInt(i) }, reader);
     rendered += 1;
     if (rendered === 1) expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(4 * length);
   });
-  expect((await list.changesSince({ epoch, revision: revision + 39_990n }, reader)).length).toBeLessThan(1_000);
+  expect((await list.changesSince({ epochTag, revision: revision + 39_990n }, reader)).length).toBeLessThan(1_000);
   expect(rendered).toBe(0); // a short difference waits for no long one
   await Promise.all(reads);
 });
@@ -274,10 +274,10 @@ test.each([
 ])("a reader of a %s difference whose turn comes too late gets a timeout", async (_length, count, turnsToFirst) => {
   const { stock } = stockOf(count);
   const list = new StockList(stock, 1_000);
-  const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
+  const [epochTag, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
   for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
   await list.readFresh();
-  const [first, second] = [0n, 1n].map((i) => list.changesSince({ epoch, revision: revision + i }, reader));
+  const [first, second] = [0n, 1n].map((i) => list.changesSince({ epochTag, revision: revision + i }, reader));
   const refused = expect(second).rejects.toMatchObject({ code: "timeout" });
   for (let turn = 0; turn < turnsToFirst; turn++) await nextTurn();
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_100);

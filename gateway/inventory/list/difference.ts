@@ -40,7 +40,7 @@ export async function findDifference(
   const gone: bigint[] = [];
   let changed = 0;
   for (const chunk of snapshot.revision > since ? snapshot.chunks : []) {
-    if (chunk.newest <= since) continue;
+    if (chunk.maxRevision <= since) continue;
     const indexes: number[] = [];
     for (let at = 0; at < chunk.revisions.length; at++) {
       if (chunk.revisions[at]! <= since) continue;
@@ -57,11 +57,11 @@ export async function findDifference(
 
 /** The most changes that are answered: beyond the number of entries, the list itself is cheaper. */
 export function maxAnswered(snapshot: Snapshot): number {
-  return Math.max(fewChanges, countEntries(snapshot.chunks));
+  return Math.max(alwaysAnsweredChanges, countEntries(snapshot.chunks));
 }
 
 /** Up to this many changes are always answered. */
-export const fewChanges = 1_000;
+export const alwaysAnsweredChanges = 1_000;
 
 /**
  * Renders the body of an answer: `etag` of the present list, `changed` entries with an `etag` each, and the petIds of

@@ -9,8 +9,8 @@ const deflate = promisify(deflateRaw);
 export interface DeflatedBlock {
   readonly bytes: Buffer;
   /** CRC-32 and length of the content. */
-  readonly crc: number;
-  readonly length: number;
+  readonly contentCrc: number;
+  readonly contentLength: number;
 }
 
 /** A higher level than the fastest makes a list clearly smaller for little more work. */
@@ -30,7 +30,7 @@ export async function deflateBlock(bytes: Uint8Array): Promise<DeflatedBlock> {
   const deflating = before.then(() => deflate(bytes, { level, finishFlush: constants.Z_FULL_FLUSH }));
   lanes[lane] = deflating.catch(() => {}); // an error is its caller's
   const deflated = await deflating;
-  return { bytes: joinBytes([deflated]), crc: crc32(bytes), length: bytes.length };
+  return { bytes: joinBytes([deflated]), contentCrc: crc32(bytes), contentLength: bytes.length };
 }
 
 /** Makes a stored block of a few bytes that are not worth deflating. */
@@ -39,7 +39,7 @@ export function storedBlock(text: string): DeflatedBlock {
   const head = Buffer.alloc(5);
   head.writeUInt16LE(content.length, 1);
   head.writeUInt16LE(0xffff ^ content.length, 3);
-  return { bytes: Buffer.concat([head, content]), crc: crc32(content), length: content.length };
+  return { bytes: Buffer.concat([head, content]), contentCrc: crc32(content), contentLength: content.length };
 }
 
 /** RFC 1952: magic number, deflate, no flags, no time, no extra flags, Unix. */
@@ -58,22 +58,22 @@ export function joinBlocks(blocks: readonly DeflatedBlock[]): DeflatedBlock {
  * (RFC 1952 section 2.2), but curl and Chromium read only the first member.
  */
 export function joinGzip(blocks: readonly DeflatedBlock[]): Buffer[] {
-  const { crc, length } = contentOf(blocks);
+  const { contentCrc, contentLength } = contentOf(blocks);
   const trailer = Buffer.alloc(8);
-  trailer.writeUInt32LE(crc, 0);
-  trailer.writeUInt32LE(length >>> 0, 4);
+  trailer.writeUInt32LE(contentCrc, 0);
+  trailer.writeUInt32LE(contentLength >>> 0, 4);
   return [gzipHeader, ...blocks.map(({ bytes }) => bytes), joinBytes([finalBlock, trailer])];
 }
 
 /** CRC-32 and length of the content of all blocks. */
-function contentOf(blocks: readonly DeflatedBlock[]): Pick<DeflatedBlock, "crc" | "length"> {
-  let crc = 0;
-  let length = 0;
+function contentOf(blocks: readonly DeflatedBlock[]): Pick<DeflatedBlock, "contentCrc" | "contentLength"> {
+  let contentCrc = 0;
+  let contentLength = 0;
   for (const block of blocks) {
-    crc = combineCrc32(crc, block.crc, block.length);
-    length += block.length;
+    contentCrc = combineCrc32(contentCrc, block.contentCrc, block.contentLength);
+    contentLength += block.contentLength;
   }
-  return { crc, length };
+  return { contentCrc, contentLength };
 }
 
 /** The CRC-32 polynomial in the bit order of gzip. */

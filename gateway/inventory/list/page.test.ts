@@ -35,7 +35,7 @@ test("a page has the entries after its petId up to its limit, and says whether m
           const following = all.filter(({ petId: id }) => id > range.after);
           const shown = following.slice(0, range.limit);
           const page = pageOf(snapshot, range);
-          expect(page.last).toBe(following.length > shown.length ? shown.at(-1)!.petId : undefined);
+          expect(page.nextAfter).toBe(following.length > shown.length ? shown.at(-1)!.petId : undefined);
           const expected = `[${shown.map(({ petId: id, quantity }) => `{"petId":${id},"quantity":${quantity},"status":"available"}`).join()}]`;
           expect(textOf(page)).toBe(expected);
           expect(await unzipped(page)).toBe(expected);
@@ -54,7 +54,7 @@ test("the pages of a list that stands still are, one after the other, the list",
   for (let after: bigint | undefined = -1n; after !== undefined; ) {
     const page = pageOf(snapshot, { after, limit: 300 });
     texts.push(textOf(page).slice(1, -1));
-    after = page.last;
+    after = page.nextAfter;
   }
   expect(texts).toHaveLength(7);
   expect(`[${texts.join()}]`).toBe(textOf(snapshot));

@@ -1,6 +1,6 @@
 /** A page of the list: the entries that follow a petId, as bodies that are ready to be sent. */
 import { type Chunk, isRemoved, lowerBound } from "./chunk.ts";
-import { chunkOf } from "./chunks.ts";
+import { chunkIndexOf } from "./chunks.ts";
 import { type DeflatedBlock, deflateBlock, joinGzip } from "./gzip.ts";
 import {
   type Body,
@@ -27,7 +27,7 @@ export interface ListPage {
   /** The JSON array as gzip. A chunk that is whole within a page, and not its first, is deflated once for all pages. */
   readonly gzip: () => Promise<Body>;
   /** The petId after which the next page begins; undefined when no entry follows. */
-  readonly last: bigint | undefined;
+  readonly nextAfter: bigint | undefined;
 }
 
 /** The entries of a chunk from an index to before another one. */
@@ -43,9 +43,13 @@ interface Slice {
  */
 export function pageOf({ chunks }: Snapshot, { after, limit }: PageRange): ListPage {
   const slices: Slice[] = [];
-  const page = (last?: bigint): ListPage => ({ plain: () => plainOf(slices), gzip: () => gzipOf(slices), last });
+  const page = (nextAfter?: bigint): ListPage => ({
+    plain: () => plainOf(slices),
+    gzip: () => gzipOf(slices),
+    nextAfter,
+  });
   let left = limit;
-  for (let i = chunkOf(chunks, after); i < chunks.length; i++) {
+  for (let i = chunkIndexOf(chunks, after); i < chunks.length; i++) {
     const chunk = chunks[i]!;
     const { length } = chunk.petIds;
     const from = lowerBound(chunk.petIds, after + 1n);

@@ -49,7 +49,7 @@ export class Snapshot {
     this.chunks = chunks;
     const sent = chunks.filter(({ liveCount }) => liveCount > 0);
     this.#segments = segmentsOf(openBracket(sent), previous ? previous.#segments : []);
-    const tag = `${epochTag(epoch)}-${revision}`;
+    const tag = `${epochTagOf(epoch)}-${revision}`;
     this.etag = `"${tag}"`;
     this.gzipEtag = `"${tag}-gzip"`;
   }
@@ -86,7 +86,7 @@ export class Snapshot {
 }
 
 /** The part of an epoch that is in the ETag: enough to tell it from another one. */
-export function epochTag(epoch: string): string {
+export function epochTagOf(epoch: string): string {
   return epoch.slice(0, 8);
 }
 

@@ -9,7 +9,7 @@ import { InvariantError } from "../../../runtime/invariant.ts";
 import { collectGarbage } from "../../../test/support/garbage.ts";
 import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
 import type { CheckProgress } from "./load-list.ts";
-import { type Body, epochTag, Snapshot } from "./snapshot.ts";
+import { type Body, epochTagOf, Snapshot } from "./snapshot.ts";
 import { nextSnapshot, StockList } from "./stock-list.ts";
 
 const { jest } = import.meta;
@@ -97,7 +97,7 @@ describe("StockList", () => {
     const known = await list.readFresh();
     for (let i = 0n; i < 1_000n; i++) stock.set(i, 3);
     stock.maxChanges = 100;
-    const since = { epoch: epochTag(before.epoch), revision: before.revision };
+    const since = { epochTag: epochTagOf(before.epoch), revision: before.revision };
     const shown: string[] = [];
     stock.before = async () => {
       const { pieces, text: changes } = await list.changesSince(since, { accountId: "a", hasLeft: () => false });

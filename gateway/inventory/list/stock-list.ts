@@ -5,17 +5,17 @@ import { SharedRead } from "../../../runtime/shared-read.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { forgetRemovals } from "./chunk.ts";
 import { editChunks } from "./chunks.ts";
-import { fewChanges, findDifference, maxAnswered, renderDifference } from "./difference.ts";
+import { alwaysAnsweredChanges, findDifference, maxAnswered, renderDifference } from "./difference.ts";
 import { Load, type StockSource } from "./load-list.ts";
 import { type BodyReader, ServingQueue } from "./serving-queue.ts";
-import { type Body, epochTag, Snapshot } from "./snapshot.ts";
+import { type Body, epochTagOf, Snapshot } from "./snapshot.ts";
 
 type Changes = Extract<StockChanges, { kind: "changes" }>;
 
 /** A position as the `ETag` of the list has it. */
 export interface ListTag {
-  /** `epochTag` of its epoch. */
-  readonly epoch: string;
+  /** What `epochTagOf` makes of its epoch. */
+  readonly epochTag: string;
   readonly revision: bigint;
 }
 
@@ -119,9 +119,9 @@ export class StockList {
   async changesSince(since: ListTag, reader: BodyReader): Promise<Body> {
     this.#snapshotSince(since); // what is refused need not wait
     const askedMs = performance.now();
-    const name = `${since.epoch}-${since.revision}`;
+    const name = `${since.epochTag}-${since.revision}`;
     const short = await this.#shortDifferences.serve(name, reader, askedMs, async () => {
-      const difference = await findDifference(this.#snapshotSince(since), since.revision, fewChanges);
+      const difference = await findDifference(this.#snapshotSince(since), since.revision, alwaysAnsweredChanges);
       return difference && (await renderDifference(difference));
     });
     if (short) return short;
@@ -138,9 +138,9 @@ export class StockList {
    *
    * @throws ApiError changes_unavailable
    */
-  #snapshotSince({ epoch, revision }: ListTag): Snapshot {
+  #snapshotSince({ epochTag, revision }: ListTag): Snapshot {
     const snapshot = this.#snapshot;
-    const knows = snapshot && epoch === epochTag(snapshot.epoch) && revision <= snapshot.revision;
+    const knows = snapshot && epochTag === epochTagOf(snapshot.epoch) && revision <= snapshot.revision;
     if (!knows || revision < this.#floor) throw new ApiError("changes_unavailable");
     return snapshot;
   }
@@ -225,6 +225,6 @@ export function nextSnapshot(snapshot: Snapshot, { position, items, floor }: Cha
 }
 
 /** Whether nothing has changed since an `ETag` of the list. */
-export function isAt(snapshot: Snapshot, { epoch, revision }: ListTag): boolean {
-  return snapshot.revision === revision && epochTag(snapshot.epoch) === epoch;
+export function isAt(snapshot: Snapshot, { epochTag, revision }: ListTag): boolean {
+  return snapshot.revision === revision && epochTagOf(snapshot.epoch) === epochTag;
 }

@@ -16,9 +16,9 @@ test("an account reads at most half of the 100 histories at a time that the othe
         return asked.at(-1)!.promise;
       },
     },
-    admission: { reverifyCaller: async () => {} },
+    admission: { reverifyKeyAndBan: async () => {} },
     pinnedBodies: new PinnedBodies(0),
-    stallTimeoutMs: 10_000,
+    allowanceMs: 10_000,
   });
   /** Asks for a history. @returns the error code of the answer */
   const ask = async (accountId: string) => {

@@ -13,7 +13,7 @@ import type { StockClient } from "../stock-client.ts";
 import type { ListInventoryOptions } from "./read-handlers.ts";
 import { sendBody } from "./send-body.ts";
 
-export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" | "pinnedBodies" | "stallTimeoutMs"> {
+export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" | "pinnedBodies" | "allowanceMs"> {
   readonly stock: Pick<StockClient, "history">;
 }
 
@@ -33,7 +33,7 @@ export function getInventoryHistory({ stock, admission, ...sending }: HistoryOpt
     if (!reads.take(accountId)) throw unavailable(tooMany);
     // One more than asked for tells whether there is another page.
     const page = stock.history(petId, before, limit + 1).finally(() => reads.release(accountId));
-    const changes = await reverifyAfter(page, response, admission.reverifyCaller);
+    const changes = await reverifyAfter(page, response, admission.reverifyKeyAndBan);
     const shown = changes.slice(0, limit);
     const next = changes.length > limit ? JSON.stringify(entryEtag(shown.at(-1)!.revision)) : "null";
     const body = `{"changes":[${shown.map((change) => render(change, accountId)).join()}],"next":${next}}`;

@@ -15,8 +15,8 @@ async function open(admission: Partial<LongPollsOptions["admission"]> = {}) {
   stock.set(1n, 1);
   const list = new StockList(stock, 60_000);
   const seen = await list.readFresh();
-  const since = { epoch: seen.etag.slice(1, 9), revision: seen.revision };
-  const always = { isKeyKnownGood: () => true, reverifyCaller: async () => {}, readmit: async () => {} };
+  const since = { epochTag: seen.etag.slice(1, 9), revision: seen.revision };
+  const always = { isKeyKnownGood: () => true, reverifyKeyAndBan: async () => {}, readmit: async () => {} };
   const requests = new LongPolls({ list, max: 1_000, admission: { ...always, ...admission } });
 
   /** @returns what the wait of a request gives, after it has begun */
@@ -77,7 +77,7 @@ describe("held requests as time passes", () => {
     const faults = new Map<RequestContext, ApiError>();
     const { requests, hold } = await open({
       isKeyKnownGood: (context) => !faults.has(context),
-      reverifyCaller: async (context) => {
+      reverifyKeyAndBan: async (context) => {
         throw faults.get(context);
       },
     });

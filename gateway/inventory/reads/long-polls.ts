@@ -6,7 +6,7 @@ import type { Admission } from "../../admission/admission.ts";
 import type { ApiError } from "../../http/api-error.ts";
 import { forgetHead } from "../../http/request.ts";
 import { contextOf, type HeaderList, type RequestContext, reverifyAfter } from "../../http/request-context.ts";
-import { readWait } from "../input.ts";
+import { readWaitSeconds } from "../input.ts";
 import type { Snapshot } from "../list/snapshot.ts";
 import type { StockList } from "../list/stock-list.ts";
 
@@ -14,7 +14,7 @@ export interface LongPollsOptions {
   readonly list: Pick<StockList, "readFresh" | "last" | "onChange">;
   /** Maximum requests that are held; accounts share them out between them. */
   readonly max: number;
-  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyCaller" | "readmit">;
+  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyKeyAndBan" | "readmit">;
 }
 
 /** What a request waits for. */
@@ -86,13 +86,13 @@ export class LongPolls {
    *   wait throws
    */
   holdUntilChange(request: IncomingMessage, response: ServerResponse, awaited: AwaitedChange): Promise<HeaderList> {
-    const seconds = readWait(request.headers.prefer);
+    const seconds = readWaitSeconds(request.headers.prefer);
     if (seconds === undefined || hasBody(request)) return Promise.resolve([]);
     const { list } = this.#options;
     const context = contextOf(response);
     const applied = ["Preference-Applied", `wait=${seconds}`];
     context.prefetched ??= list.readFresh(context.arrivedMs);
-    const checked = reverifyAfter(context.prefetched, response, this.#options.admission.reverifyCaller);
+    const checked = reverifyAfter(context.prefetched, response, this.#options.admission.reverifyKeyAndBan);
     // A chain of promises on purpose: the frame of an async function would pin `snapshot` while it waits.
     return checked.then(() => {
       const snapshot = list.last?.snapshot;
@@ -195,7 +195,7 @@ export class LongPolls {
     const round = this.#checks++ % rounds;
     for (const held of this.#held) {
       if (held.round !== round || admission.isKeyKnownGood(held.context)) continue;
-      admission.reverifyCaller(held.context).catch((error) => {
+      admission.reverifyKeyAndBan(held.context).catch((error) => {
         if (this.#held.has(held) && finalCodes.has((error as ApiError).code)) held.end(error);
       });
     }

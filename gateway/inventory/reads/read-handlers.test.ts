@@ -9,7 +9,7 @@ import { type RequestContext, setContext } from "../../http/request-context.ts";
 import { PinnedBodies } from "../list/pinned-bodies.ts";
 import { type Body, Snapshot } from "../list/snapshot.ts";
 import { LongPolls } from "./long-polls.ts";
-import { getInventoryItem, listInventory, listInventoryChanges } from "./read-handlers.ts";
+import { getInventoryItem, listDifference, listInventory } from "./read-handlers.ts";
 
 const stack = suiteStack();
 
@@ -29,9 +29,9 @@ async function serveList(
   };
   const handler = listInventory({
     list,
-    admission: { reverifyCaller: async () => {} },
+    admission: { reverifyKeyAndBan: async () => {} },
     pinnedBodies,
-    stallTimeoutMs: 10_000,
+    allowanceMs: 10_000,
   });
   const server = createServer();
   server.listen(0, "127.0.0.1");
@@ -98,10 +98,10 @@ test("a reader of changes has left once its connection has closed", async () => 
     last: undefined,
     onChange: () => {},
   };
-  const admission = { isKeyKnownGood: () => true, reverifyCaller: async () => {}, readmit: async () => {} };
+  const admission = { isKeyKnownGood: () => true, reverifyKeyAndBan: async () => {}, readmit: async () => {} };
   const longPolls = new LongPolls({ list, max: 1, admission });
   const pinnedBodies = new PinnedBodies(0);
-  const handler = listInventoryChanges({ list, admission, longPolls, pinnedBodies, stallTimeoutMs: 10_000 });
+  const handler = listDifference({ list, admission, longPolls, pinnedBodies, allowanceMs: 10_000 });
   const request = Object.assign(new IncomingMessage(new Socket()), { url: "/?since=12345678-1" });
   const response = new ServerResponse(request);
   setContext(response, { arrivedMs: performance.now(), principal: { accountId: "acme" } } as RequestContext);
@@ -114,16 +114,16 @@ test("a reader of changes has left once its connection has closed", async () => 
 
 test.each([
   ["an entry", getInventoryItem, "/1"],
-  ["changes", listInventoryChanges, "/?since=12345678-1"],
+  ["changes", listDifference, "/?since=12345678-1"],
 ] as const)(
   "a wait for %s that fails before it begins is 401 for a key revoked meanwhile",
   async (_what, handle, url) => {
     const readFresh = () => Promise.reject(new ApiError("timeout"));
     const list = { readFresh, gzipOf: readFresh, changesSince: readFresh, last: undefined, onChange: () => {} };
-    const reverifyCaller = () => Promise.reject(new ApiError("invalid_api_key"));
-    const admission = { isKeyKnownGood: () => false, reverifyCaller, readmit: reverifyCaller };
+    const reverifyKeyAndBan = () => Promise.reject(new ApiError("invalid_api_key"));
+    const admission = { isKeyKnownGood: () => false, reverifyKeyAndBan, readmit: reverifyKeyAndBan };
     const longPolls = new LongPolls({ list, max: 1, admission });
-    const handler = handle({ list, admission, longPolls, pinnedBodies: new PinnedBodies(0), stallTimeoutMs: 10_000 });
+    const handler = handle({ list, admission, longPolls, pinnedBodies: new PinnedBodies(0), allowanceMs: 10_000 });
     const request = Object.assign(new IncomingMessage(new Socket()), { url, params: { petId: "1" } });
     request.headers = { prefer: "wait=60", "if-none-match": "*" };
     const response = new ServerResponse(request);

@@ -19,7 +19,7 @@ import { pinBody, type SendBodyOptions, sendBody } from "./send-body.ts";
 export interface ListInventoryOptions extends SendBodyOptions {
   readonly list: Pick<StockList, "readFresh" | "gzipOf">;
   /** Looks again at the key of a request that had to wait. */
-  readonly admission: Pick<Admission, "reverifyCaller">;
+  readonly admission: Pick<Admission, "reverifyKeyAndBan">;
 }
 
 export interface ReadInventoryOptions extends ListInventoryOptions {
@@ -29,14 +29,14 @@ export interface ReadInventoryOptions extends ListInventoryOptions {
 }
 
 /** GET /inventory: every entry, or a selection, as of the request or later. */
-export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
+export function listInventory({ list, admission, pinnedBodies, allowanceMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
     const selection = readListSelection(request);
     // No variable here holds the snapshot: an async function keeps its variables while a slow reader reads, and the
     // snapshot is ten times the size of its gzip body.
     const answer = currentList(response, list).then((snapshot) => listFor(request, list, snapshot, selection));
-    const { headers, body } = await reverifyAfter(answer, response, admission.reverifyCaller);
-    if (body) await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
+    const { headers, body } = await reverifyAfter(answer, response, admission.reverifyKeyAndBan);
+    if (body) await sendBody(request, response, body, headers, { pinnedBodies, allowanceMs });
     else response.writeHead(304, headers).end();
   };
 }
@@ -67,8 +67,8 @@ function listFor(
     return list.gzipOf(snapshot).then(({ etag, body }) => ({ headers: [...headersOf(etag), ...gzipCoding], body }));
   }
   const page = pageOf(snapshot, selection.range);
-  if (page.last !== undefined) {
-    headers.push("Link", `<?limit=${selection.range.limit}&after=${page.last}>; rel="next"`);
+  if (page.nextAfter !== undefined) {
+    headers.push("Link", `<?limit=${selection.range.limit}&after=${page.nextAfter}>; rel="next"`);
   }
   if (!isGzip) return { headers, body: page.plain() };
   return page.gzip().then((body) => ({ headers: [...headers, ...gzipCoding], body }));
@@ -101,7 +101,7 @@ export function getInventoryItem({
     const mayWait = ifNoneMatch !== undefined && ifNoneMatch.length <= maxWaitingTags;
     const applied = mayWait ? await longPolls.holdUntilChange(request, response, { petId, isUnchanged }) : [];
     const current = currentList(response, list).then(({ chunks }) => findEntry(chunks, petId));
-    const entry = await reverifyAfter(current, response, admission.reverifyCaller);
+    const entry = await reverifyAfter(current, response, admission.reverifyKeyAndBan);
     if (!entry) throw noEntry(petId);
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
     if (isUnmodified(ifNoneMatch, entry)) response.writeHead(304, headers).end();
@@ -114,8 +114,8 @@ function isUnmodified(ifNoneMatch: string | undefined, entry: RenderedEntry | un
 }
 
 /** GET /inventory/changes: the difference between the list of an ETag and the present one. */
-export function listInventoryChanges(options: ReadInventoryOptions): RequestHandler {
-  const { list, admission, pinnedBodies, longPolls, stallTimeoutMs } = options;
+export function listDifference(options: ReadInventoryOptions): RequestHandler {
+  const { list, admission, pinnedBodies, longPolls, allowanceMs } = options;
   return async (request, response) => {
     const since = readSince(queryOf(request));
     const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
@@ -127,9 +127,9 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
       if (hasWaited(response)) pinBody(request, response, body, pinnedBodies); // the look-up of the key may take long
       return body;
     };
-    const body = await reverifyAfter(changes(), response, admission.reverifyCaller);
+    const body = await reverifyAfter(changes(), response, admission.reverifyKeyAndBan);
     const headers = ["Cache-Control", "private, no-cache", ...applied];
-    await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
+    await sendBody(request, response, body, headers, { pinnedBodies, allowanceMs });
   };
 }
 

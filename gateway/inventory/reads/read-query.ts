@@ -66,7 +66,7 @@ export function readSince(query: URLSearchParams): ListTag {
   const [since = "", ...others] = query.getAll("since");
   const text = /^(?:W\/)?"(.*)"$/.exec(since)?.[1] ?? since;
   const tag = others.length === 0 ? listTag.exec(text)?.groups : undefined;
-  if (tag) return { epoch: tag.epoch!, revision: BigInt(tag.revision!) };
+  if (tag) return { epochTag: tag.epoch!, revision: BigInt(tag.revision!) };
   throw invalid("since must be one ETag of the list, percent-encoded, as in /inventory/changes?since=4f2c9a01-318.");
 }
 

@@ -27,7 +27,7 @@ async function openReader(leastBytesPerSecond: number, isSecond = false) {
   await until(() => responses.length === (isSecond ? 2 : 1));
   const response = responses.at(-1)!;
   response.setHeader("Content-Length", length);
-  void streamBody(response, { pieces, length }, { stallTimeoutMs: 500, leastBytesPerSecond });
+  void streamBody(response, { pieces, length }, { allowanceMs: 500, leastBytesPerSecond });
   const waiting = response.writableLength;
   if (isSecond) responses[0]!.end();
   return {
@@ -85,7 +85,7 @@ test("a long body leaves no time-out to the response after it on its connection"
   await until(() => responses.length === 2);
   const [first, second] = responses as [ServerResponse, ServerResponse];
   first.setHeader("Content-Length", length);
-  void streamBody(first, { pieces, length }, { stallTimeoutMs: 60_000 });
+  void streamBody(first, { pieces, length }, { allowanceMs: 60_000 });
   socket.resume();
   await once(first, "close");
   expect(second.req.socket.timeout ?? 0).toBe(0);

@@ -11,7 +11,7 @@ export interface SendBodyOptions {
   /** Bounds the memory of slow readers, and of the versions that they still read. */
   readonly pinnedBodies: PinnedBodies;
   /** Time that the reader of a long body gets in addition to what the least speed needs. */
-  readonly stallTimeoutMs: number;
+  readonly allowanceMs: number;
 }
 
 /** Answers 200 with a body. @returns a promise for a long one */
@@ -20,7 +20,7 @@ export function sendBody(
   response: Response,
   body: Body,
   headers: readonly string[],
-  { pinnedBodies, stallTimeoutMs }: SendBodyOptions,
+  { pinnedBodies, allowanceMs }: SendBodyOptions,
 ): Promise<void> | undefined {
   if (response.destroyed) return undefined;
   pinBody(request, response, body, pinnedBodies);
@@ -29,7 +29,7 @@ export function sendBody(
   else if (body.text !== undefined) response.end(body.text, "latin1");
   else {
     if (body.length > socketBufferBytes) forgetHead(request, contextOf(response)); // its reader may take an hour
-    return streamBody(response, body, { stallTimeoutMs });
+    return streamBody(response, body, { allowanceMs });
   }
   return undefined;
 }
@@ -52,7 +52,7 @@ const batchBytes = 512 * 1024;
 /** Bytes per second, on average over its response, that a reader has to take; a slower one is cut off. */
 const leastBytesPerSecond = 16 * 1024;
 
-interface StreamOptions extends Pick<SendBodyOptions, "stallTimeoutMs"> {
+interface StreamOptions extends Pick<SendBodyOptions, "allowanceMs"> {
   readonly leastBytesPerSecond?: number;
 }
 
@@ -84,10 +84,10 @@ export async function streamBody(
 }
 
 function abortWhenSlow(response: ServerResponse, length: number, options: StreamOptions): void {
-  const { stallTimeoutMs, leastBytesPerSecond: least = leastBytesPerSecond } = options;
+  const { allowanceMs, leastBytesPerSecond: least = leastBytesPerSecond } = options;
   let timer: NodeJS.Timeout | undefined;
   const begin = () => {
-    timer = setTimeout(() => response.destroy(), stallTimeoutMs + (length / least) * 1_000);
+    timer = setTimeout(() => response.destroy(), allowanceMs + (length / least) * 1_000);
   };
   if (response.socket) begin();
   else response.once("socket", begin); // in an app around the gateway: once it is the response's turn on the connection

@@ -16,9 +16,9 @@ import { bulkUpdateInventory, type UpdateInventoryOptions } from "./update-handl
 
 const stack = suiteStack();
 const perDay = keyedUpdateLimit(1_000);
-const keyedUpdates = new AccountGuard(perDay, new RateLimiterMemory(perDay), () => {});
+const keyedUpdateGuard = new AccountGuard(perDay, new RateLimiterMemory(perDay), () => {});
 
-type Parts = Omit<UpdateInventoryOptions, "bodyTimeoutMs" | "keyedUpdates">;
+type Parts = Omit<UpdateInventoryOptions, "bodyTimeoutMs" | "keyedUpdateGuard">;
 
 /** Serves a handler with these parts. @returns its address */
 async function serve(
@@ -26,7 +26,7 @@ async function serve(
   more: Partial<RequestContext> = {},
   onHead: (incoming: IncomingMessage) => void | Promise<void> = () => {},
 ): Promise<string> {
-  const handler = bulkUpdateInventory({ ...parts, keyedUpdates, bodyTimeoutMs: 5_000 });
+  const handler = bulkUpdateInventory({ ...parts, keyedUpdateGuard, bodyTimeoutMs: 5_000 });
   const principal = { accountId: "acc_1", keyId: "key_1" };
   const context = Object.assign(more, { startedMs: performance.now(), principal }) as RequestContext;
   const server = createServer(async (incoming, response) => {
@@ -63,7 +63,7 @@ function answerOf(...outcomes: (Changed | ApiError)[]) {
   return post(
     {
       stock: { update: async () => outcomes },
-      admission: { isKeyKnownGood: () => true, reverifyCaller: async () => {} },
+      admission: { isKeyKnownGood: () => true, reverifyKeyAndBan: async () => {} },
     },
     updates,
   );
@@ -105,13 +105,13 @@ test("a repeat whose key cannot be looked up leaves the limits of the account in
       return [done(1n)];
     },
   };
-  const reverifyCaller = async () => {
+  const reverifyKeyAndBan = async () => {
     if (!isAway) return;
     context.limitHeaders = ["X-RateLimit-Limit", "600"];
     throw new ApiError("service_unavailable");
   };
   await post(
-    { stock, admission: { isKeyKnownGood: () => true, reverifyCaller } },
+    { stock, admission: { isKeyKnownGood: () => true, reverifyKeyAndBan } },
     [{ petId: 1, quantity: 5 }],
     context,
   );
@@ -128,7 +128,7 @@ test("the deadline of updates whose body comes later counts from the arrival of 
   };
   const head = Promise.withResolvers<void>();
   const address = await serve(
-    { stock, admission: { isKeyKnownGood: () => true, reverifyCaller: async () => {} } },
+    { stock, admission: { isKeyKnownGood: () => true, reverifyKeyAndBan: async () => {} } },
     {},
     () => head.resolve(),
   );
@@ -146,10 +146,10 @@ test("the deadline of updates whose body comes later counts from the arrival of 
 
 test("updates that have come whole by their turn are done without another look at their key", async () => {
   const stock = { update: async () => [done(1n)] };
-  const reverifyCaller = () => Promise.reject(new ApiError("service_unavailable"));
+  const reverifyKeyAndBan = () => Promise.reject(new ApiError("service_unavailable"));
   const whole = (incoming: IncomingMessage) => until(() => incoming.complete);
   const answer = await post(
-    { stock, admission: { isKeyKnownGood: () => true, reverifyCaller } },
+    { stock, admission: { isKeyKnownGood: () => true, reverifyKeyAndBan } },
     [{ petId: 1, quantity: 5 }],
     {},
     whole,

@@ -26,9 +26,9 @@ import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 export interface UpdateInventoryOptions extends WholeBodyOptions {
   readonly stock: Pick<StockClient, "update">;
   /** Looks again at an API key that may have been revoked since its request began. */
-  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyCaller">;
+  readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyKeyAndBan">;
   /** Limits the entries that an account updates with an Idempotency-Key. */
-  readonly keyedUpdates: AccountGuard;
+  readonly keyedUpdateGuard: AccountGuard;
 }
 
 export interface AdjustInventoryOptions extends Omit<UpdateInventoryOptions, "stock"> {
@@ -123,7 +123,7 @@ function callerOf(
       if (response.destroyed) throw new ApiError("service_unavailable");
       const { limitHeaders } = context;
       try {
-        await admission.reverifyCaller(context);
+        await admission.reverifyKeyAndBan(context);
         return true;
       } catch (error) {
         context.limitHeaders = limitHeaders; // the answer is still that of this account
@@ -141,14 +141,14 @@ function callerOf(
  * @throws ApiError rate_limit_exceeded
  */
 async function chargeKeyed(
-  { keyedUpdates }: Pick<UpdateInventoryOptions, "keyedUpdates">,
+  { keyedUpdateGuard }: Pick<UpdateInventoryOptions, "keyedUpdateGuard">,
   response: Response,
   idempotencyKey: string | undefined,
   entries: number,
 ): Promise<void> {
   if (idempotencyKey === undefined) return;
   const context = contextOf(response);
-  await keyedUpdates.admit(context, context.principal!.accountId, entries);
+  await keyedUpdateGuard.admit(context, context.principal!.accountId, entries);
 }
 
 /** The identity of a request for changes; with a key, also the fingerprint of what it asks for. */
