@@ -86,7 +86,7 @@ export const gatewaySettings = {
     shownDefault: "none: the host of INVENTORY_ADDRESS",
   }),
   INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe(
-    "longest wait of a request for the inventory service, from its arrival; also for each part of a list that is loaded",
+    "longest wait of a request for the inventory service, from its arrival; also for each part of a list that is loaded; up to 40 ms and 0.5 % of it are kept back for clocks of different rates, so give it 500 or more",
   ),
   KEYED_UPDATE_TIMEOUT_MS: integer(30_000, 50, 600_000).describe(
     "how long an update with an Idempotency-Key is repeated, from the arrival of its request",

@@ -1,8 +1,10 @@
 /** The gRPC server of the inventory service. */
+import { EventEmitter } from "node:events";
 import { readFileSync } from "node:fs";
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import {
+  type handleBidiStreamingCall,
   type handleServerStreamingCall,
   Server,
   type ServerCredentials,
@@ -15,7 +17,8 @@ import { ReflectionService } from "@grpc/reflection";
 import { HealthImplementation } from "grpc-health-check";
 import type { InventoryServiceServer } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { ListenAddress } from "../runtime/settings.ts";
-import { boundedInventoryService, refuseCompressed } from "./rpc/call-bounds.ts";
+import { boundCalls, boundedInventoryService } from "./rpc/call-bounds.ts";
+import { questionStreamHandler } from "./rpc/served-calls.ts";
 
 const serviceName = "petstore.inventory.v1.InventoryService";
 
@@ -62,7 +65,7 @@ export function createRpcServer({
     "grpc.max_connection_age_ms": maxConnectionAgeMs,
     "grpc.max_connection_age_grace_ms": connectionGraceMs,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
-    interceptors: [refuseCompressed],
+    interceptors: boundCalls,
   });
   const health = new HealthImplementation();
   const setServing = (isServing: boolean) => {
@@ -83,7 +86,16 @@ export function createRpcServer({
       server.addService(service, { ...calls, watch });
     },
   } as unknown as Server);
-  new ReflectionService(reflectedFiles()).addToServer(server);
+  // @grpc/reflection answers all questions that come, whether its caller takes the answers or not.
+  const closing = new AbortController();
+  new ReflectionService(reflectedFiles()).addToServer({
+    addService: (service, { ServerReflectionInfo: reflect }) => {
+      const answer = async function* (question: unknown) {
+        yield await askOnce(reflect as handleBidiStreamingCall<unknown, unknown>, question);
+      };
+      server.addService(service, { ServerReflectionInfo: questionStreamHandler(closing.signal, answer, () => {}) });
+    },
+  });
 
   return {
     listen: ({ host, port }) =>
@@ -95,6 +107,7 @@ export function createRpcServer({
       }),
     setServing,
     close: async (graceMs) => {
+      closing.abort();
       for (const watch of healthWatches) watch.end();
       let force: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
@@ -108,6 +121,15 @@ export function createRpcServer({
       clearTimeout(force);
     },
   };
+}
+
+/** Asks a handler of streams one question, on a stream that has only this one. */
+function askOnce(handle: handleBidiStreamingCall<unknown, unknown>, question: unknown): Promise<unknown> {
+  return new Promise((resolve) => {
+    const stream = Object.assign(new EventEmitter(), { write: resolve });
+    handle(stream as unknown as Parameters<typeof handle>[0]);
+    stream.emit("data", question);
+  });
 }
 
 /**

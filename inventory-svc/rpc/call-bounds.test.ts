@@ -1,7 +1,8 @@
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { type ClientHttp2Session, connect, constants } from "node:http2";
 import { gzipSync } from "node:zlib";
 import { ServerCredentials } from "@grpc/grpc-js";
+import { ReflectionV1Implementation } from "@grpc/reflection/build/src/implementations/reflection-v1.js";
 import { BatchGetInventoryItemsRequest } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Position } from "../../proto/pet.ts";
 import { connectInventory } from "../../test/support/grpc.ts";
@@ -10,6 +11,7 @@ import { createRpcServer } from "../grpc-server.ts";
 import type { ChangesPage } from "../stock/stock-store.ts";
 import { boundedInventoryService } from "./call-bounds.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
+import { serverStream } from "./served-calls.ts";
 
 const { jest } = import.meta;
 const stack = suiteStack();
@@ -24,7 +26,7 @@ const noChanges = async (position: Position): Promise<ChangesPage> => {
 };
 
 /** Serves an empty stock. */
-async function serve(changesAfter = noChanges, overrides: Partial<HandlerDeps> = {}) {
+async function start(changesAfter = noChanges, overrides: Partial<HandlerDeps> = {}) {
   const handlers = inventoryHandlers({
     store: { get: async () => undefined, getMany: async () => new Map(), changesAfter },
     draining: new AbortController().signal,
@@ -39,7 +41,12 @@ async function serve(changesAfter = noChanges, overrides: Partial<HandlerDeps> =
     connectionGraceMs: 60_000,
   });
   stack.defer(() => server.close(0));
-  return await server.listen({ host: "127.0.0.1", port: 0 });
+  return { server, address: await server.listen({ host: "127.0.0.1", port: 0 }) };
+}
+
+/** @returns the address of `start` */
+async function serve(...args: Parameters<typeof start>): Promise<string> {
+  return (await start(...args)).address;
 }
 
 /** Connects without a gRPC library. */
@@ -118,19 +125,78 @@ test("a stream of questions decodes no message before it has answered the one be
   decode.mockRestore();
 });
 
+describe.each(["ListInventory", "WatchInventory", "GetInventoryItem"])("no %s begins", (call) => {
+  /** Counts the handlers that have begun and not ended. */
+  async function serveCounted() {
+    const counted = { begun: 0, running: 0 };
+    const position = { epoch: "e", revision: 1n };
+    async function* pages() {
+      counted.begun += 1;
+      counted.running += 1;
+      try {
+        for (let i = 0; i < 3; i++) yield { ...(await noChanges(position)), position };
+      } finally {
+        counted.running -= 1;
+      }
+    }
+    const get = async () => {
+      counted.begun += 1;
+      return { petId: 1n, quantity: 1, status: "available", revision: 1n, removed: false };
+    };
+    const store = { get, changesAfter: noChanges };
+    const address = await serve(noChanges, { store, lists: { load: pages }, feed: { follow: pages } } as never);
+    return { counted, session: connectTo(address) };
+  }
+  const message = framed(Buffer.alloc(0));
+  const oversized = Buffer.from([0, 0, 0xff, 0xff, 0xff]); // the head of a message of 16 MiB
+
+  test.each([
+    ["whose time is over", "4", { "grpc-timeout": "5m" }, Buffer.alloc(0)],
+    ["that was refused for a further message", "8", {}, oversized],
+  ])("on a call %s when its request ends", async (_, status, headers, further) => {
+    const { counted, session } = await serveCounted();
+    const overBeforeItsEnd = async () => {
+      const stream = open(session, path(call), headers).resume();
+      stream.write(Buffer.concat([message, further]));
+      const [answer] = await once(stream, "response");
+      expect(answer["grpc-status"]).toBe(status);
+      stream.end();
+    };
+    await Promise.all(Array.from({ length: 200 }, overBeforeItsEnd));
+    expect(await statusAfter(session, path(call), message)).toBe("0 OK");
+    expect(counted).toEqual({ begun: 1, running: 0 });
+  });
+});
+
+test.each(["v1", "v1alpha"])("reflection %s makes no answer before the one before is taken", async (version) => {
+  const reflect = jest.spyOn(ReflectionV1Implementation.prototype, "handleServerReflectionRequest");
+  const session = connectTo(await serve(), { initialWindowSize: 0 });
+  await once(session, "remoteSettings");
+  const stream = open(session, `/grpc.reflection.${version}.ServerReflection/ServerReflectionInfo`);
+  const listServices = framed(Buffer.from([0x3a, 0x00]));
+  stream.write(Buffer.concat(Array(10_000).fill(listServices)));
+  // Each is answered after all that came before it on the connection.
+  for (let i = 0; i < 20; i++) await statusAfter(session, "/petstore.Other/Call", Buffer.alloc(0));
+  expect(reflect).toHaveBeenCalledTimes(1);
+  reflect.mockRestore();
+});
+
 test("a connection carries at most 1,024 calls at a time", async () => {
   const [settings] = await once(connectTo(await serve()), "remoteSettings");
   expect(settings).toMatchObject({ maxConcurrentStreams: 1_024 });
 });
 
-describe("a message that its caller does not take for a minute ends the call", () => {
+describe("within bounds of time", () => {
   beforeEach(() => {
     const others = ["Date", "nextTick", "performance", "setImmediate", "setInterval", "queueMicrotask"] as const;
     jest.useFakeTimers({ doNotFake: [...others] });
   });
   afterEach(() => void jest.useRealTimers());
+  /** Until both ends have sent what they had to send. */
+  const exchange = (session: ClientHttp2Session) => new Promise((resolve) => session.ping(resolve));
 
-  test.each(["ListInventory", "CheckInventory", "WatchInventory"])("%s", async (call) => {
+  const unread = ["ListInventory", "CheckInventory", "WatchInventory", "ListChanges"];
+  test.each(unread)("a caller of %s takes each message in a minute, or the call is reset", async (call) => {
     const asked = Promise.withResolvers<void>();
     const ended = Promise.withResolvers<void>();
     const position = { epoch: "e", revision: 1n };
@@ -150,21 +216,103 @@ describe("a message that its caller does not take for a minute ends the call", (
       ended.resolve();
       return page;
     };
-    const address = await serve(check, { lists: { load: pages }, feed: { follow: pages } } as never);
-    const session = connectTo(address, { initialWindowSize: 0 });
-    /** Until both ends have sent what they had to send. */
-    const meanwhile = () => new Promise((resolve) => session.ping(resolve));
+    const before = async () => {
+      await check();
+      return [];
+    };
+    const deps = { lists: { load: pages }, feed: { follow: pages }, history: { before }, keepsHistory: true };
+    const session = connectTo(await serve(check, deps as never), { initialWindowSize: 0 });
     await once(session, "remoteSettings");
     const stream = open(session, path(call));
     stream.end(framed(Buffer.alloc(0)));
     await asked.promise;
-    await meanwhile();
+    await exchange(session);
     jest.advanceTimersByTime(59_500);
-    await meanwhile();
+    await exchange(session);
     expect(stream.closed).toBe(false);
     jest.advanceTimersByTime(1_000);
-    await meanwhile();
+    await exchange(session);
     expect([stream.closed, stream.rstCode]).toEqual([true, constants.NGHTTP2_CANCEL]);
     await ended.promise;
+  });
+
+  test("a place is free after that minute even if nothing tells that the call has ended", async () => {
+    const waiting = Promise.withResolvers<void>();
+    let isFree = false;
+    async function* messages() {
+      try {
+        yield 1;
+      } finally {
+        isFree = true;
+      }
+    }
+    // As with a socket that takes nothing: a message is not sent, and neither is the reset.
+    const stuck = { request: {}, getPath: () => "", write: () => waiting.resolve(), call: { stream: { close() {} } } };
+    serverStream(messages, () => {})(Object.assign(new EventEmitter(), stuck) as never);
+    await waiting.promise;
+    jest.advanceTimersByTime(60_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(isFree).toBe(true);
+  });
+
+  test.each([path("GetInventoryItem"), path("ListInventory"), "/grpc.health.v1.Health/Watch"])(
+    "a request of one message ends within 15 s, or its call is reset: %s",
+    async (call) => {
+      const session = connectTo(await serve());
+      await once(session, "remoteSettings");
+      const late = open(session, call, { "grpc-timeout": "1S" }); // its deadline does not end what is kept of it
+      const stream = open(session, call);
+      for (const each of [late, stream]) each.resume().write(framed(Buffer.alloc(0)));
+      await exchange(session);
+      jest.advanceTimersByTime(14_500);
+      await exchange(session);
+      expect(stream.closed).toBe(false);
+      jest.advanceTimersByTime(1_000);
+      await exchange(session);
+      expect([stream, late].map(({ rstCode }) => rstCode)).toEqual(Array(2).fill(constants.NGHTTP2_CANCEL));
+    },
+  );
+
+  test("an answer to a caller that has left is not kept", async () => {
+    const asked = Promise.withResolvers<void>();
+    const answer = Promise.withResolvers<void>();
+    const get = async () => {
+      asked.resolve();
+      await answer.promise;
+      return { petId: 1n, quantity: 1, status: "sold", revision: 1n, removed: false };
+    };
+    const session = connectTo(await serve(noChanges, { store: { get } } as never));
+    await once(session, "remoteSettings");
+    await exchange(session);
+    const timers = jest.getTimerCount();
+    const stream = open(session, path("GetInventoryItem"));
+    stream.end(framed(Buffer.alloc(0)));
+    await asked.promise;
+    stream.close(constants.NGHTTP2_CANCEL);
+    for (let i = 0; i < 3; i++) await exchange(session);
+    answer.resolve();
+    await exchange(session);
+    expect(jest.getTimerCount()).toBe(timers);
+  });
+
+  test("a stop ends a stream of reflection that its caller keeps open", async () => {
+    const { server, address } = await start();
+    const stream = open(connectTo(address), "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo").resume();
+    await once(stream, "response");
+    const trailers = once(stream, "trailers");
+    const closed = server.close(60_000);
+    expect((await trailers)[0]).toMatchObject({ "grpc-status": "0" });
+    stream.end();
+    await closed;
+  });
+
+  test("a watch whose request has ended lives on", async () => {
+    const session = connectTo(await serve());
+    const stream = open(session, "/grpc.health.v1.Health/Watch").resume();
+    stream.end(framed(Buffer.alloc(0)));
+    await once(stream, "response");
+    jest.advanceTimersByTime(600_000);
+    await exchange(session);
+    expect(stream.closed).toBe(false);
   });
 });

@@ -1,24 +1,86 @@
 /**
- * Limits what one caller makes the service keep. Three of these functions use members that the types of grpc-js 1.14 do
+ * Limits what one caller makes the service keep. Most of these functions use members that the types of grpc-js 1.14 do
  * not have: when another version lacks them, the tests with real connections fail.
  */
 import { constants, type Http2Stream } from "node:http2";
 import { BinaryReader } from "@bufbuild/protobuf/wire";
 import {
-  ServerInterceptingCall,
+  type ServerInterceptingCall,
   type ServerInterceptingCallInterface,
   type ServerInterceptor,
   status,
 } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 
+/** A call, with what grpc-js 1.14 has beside its types. */
+interface BaseCall extends ServerInterceptingCallInterface {
+  readonly incomingEncoding: string;
+  readonly cancelled: boolean;
+  readonly stream: Http2Stream;
+}
+
+type Method = Parameters<ServerInterceptor>[0];
+
+/** Makes an interceptor of a step for each call. */
+function forEachCall(step: (call: BaseCall, method: Method) => void): ServerInterceptor {
+  return (method, call) => {
+    step(call as BaseCall, method);
+    // The declared type is a wrapper that every message would pass through. grpc-js needs only its interface.
+    return call as ServerInterceptingCall;
+  };
+}
+
 /** Refuses calls with compressed messages: a few bytes of them can become megabytes before a handler sees any. */
-export const refuseCompressed: ServerInterceptor = (_method, call) => {
-  const { incomingEncoding } = call as unknown as { readonly incomingEncoding: string };
-  // The declared type is a wrapper that every message would pass through. grpc-js needs only its interface.
-  if (incomingEncoding === "identity") return call as ServerInterceptingCall;
-  return refuseCall(call, { code: status.UNIMPLEMENTED, details: "messages must not be compressed" });
-};
+const refuseCompressed = forEachCall((call) => {
+  if (call.incomingEncoding === "identity") return;
+  refuseCall(call, { code: status.UNIMPLEMENTED, details: "messages must not be compressed" });
+});
+
+/**
+ * Begins no handler on a call that is over, because its time was or a further message was refused. grpc-js 1.14.7 does
+ * so when the request ends, and never tells that handler that the call has ended: its place would be taken for ever.
+ */
+const beginNothingLate = forEachCall((call) => {
+  const { start } = call;
+  call.start = (listener) => {
+    const begin = listener.onReceiveHalfClose.bind(listener);
+    listener.onReceiveHalfClose = () => {
+      if (!call.cancelled) begin();
+    };
+    start.call(call, listener);
+  };
+});
+
+/** The longest time for a request of one message to arrive. */
+const maxArrivalMs = 15_000;
+
+/**
+ * Resets a call of one message whose request does not end. grpc-js 1.14.7 keeps the message, decoded, until then, also
+ * after the deadline of the call.
+ */
+const endArrivals = forEachCall((call, { requestStream }) => {
+  if (!requestStream) resetUnless("end", call.stream, maxArrivalMs);
+});
+
+/**
+ * The longest wait until a caller has room for a message. Meanwhile its call takes one of the places for lists or
+ * watches, keeps a page of entries in memory, and holds up a stop of the service. A caller that reads slowly may make
+ * room for 4 MiB at a time.
+ */
+export const maxUntakenMs = 60_000;
+
+/** Resets a call of one answer that its caller does not take. Those with more look at each message themselves. */
+const endUntaken = forEachCall((call, { responseStream }) => {
+  if (responseStream) return;
+  const { sendMessage } = call;
+  call.sendMessage = (message, done) => {
+    resetUnless("close", call.stream, maxUntakenMs);
+    sendMessage.call(call, message, done);
+  };
+});
+
+/** What the server does to every call before its handler. */
+export const boundCalls = [refuseCompressed, beginNothingLate, endArrivals, endUntaken];
 
 /** Ends a call before its handler starts. @returns the call, for grpc-js */
 export function refuseCall(
@@ -26,7 +88,8 @@ export function refuseCall(
   refusal: Parameters<ServerInterceptingCallInterface["sendStatus"]>[0],
 ): ServerInterceptingCall {
   call.sendStatus(refusal);
-  return new ServerInterceptingCall(call, { start: () => {} });
+  call.start = () => {};
+  return call as ServerInterceptingCall;
 }
 
 /** Takes a message from a stream only when it is asked for. By default 16 more are decoded, and wait. */
@@ -36,7 +99,17 @@ export function readOneByOne(call: object): void {
 
 /** Ends a call at once, with all that its caller has not taken. Its handler then finds it cancelled. */
 export function resetCall(call: object): void {
-  const { stream } = (call as { readonly call: { readonly stream: Pick<Http2Stream, "close"> } }).call;
+  reset((call as { readonly call: Pick<BaseCall, "stream"> }).call.stream);
+}
+
+/** Resets a call after a time, unless an event of its stream comes before. */
+function resetUnless(event: "end" | "close", stream: Http2Stream, ms: number): void {
+  if (stream.destroyed) return; // no event comes any more
+  const timer = setTimeout(() => reset(stream), ms);
+  for (const each of new Set([event, "close"])) stream.once(each, () => clearTimeout(timer));
+}
+
+function reset(stream: Http2Stream): void {
   stream.close(constants.NGHTTP2_CANCEL);
 }
 

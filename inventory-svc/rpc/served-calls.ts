@@ -9,7 +9,7 @@ import {
 } from "@grpc/grpc-js";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import { QueueFullError } from "../stock/group-commit.ts";
-import { readOneByOne, resetCall } from "./call-bounds.ts";
+import { maxUntakenMs, readOneByOne, resetCall } from "./call-bounds.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
 
 /**
@@ -73,7 +73,7 @@ export function serverStream<Req, Res>(
     call.on("cancelled", () => gone.abort());
     try {
       for await (const message of handle(call.request, gone.signal)) {
-        await send(call, message, gone.signal);
+        await send(call, message, gone);
       }
       onCall(call.getPath(), performance.now() - startedMs, 0, undefined);
       call.end();
@@ -87,35 +87,33 @@ export function serverStream<Req, Res>(
 }
 
 /**
- * The longest wait until a caller has room for a message. Meanwhile its call takes one of the places for lists or
- * watches, keeps a page of entries in memory, and holds up a stop of the service. A caller that reads slowly may make
- * room for 4 MiB at a time.
- */
-const maxUntakenMs = 60_000;
-
-/**
  * Resolves when a message is on its way. A message that the caller does not read holds up only the next one of its
  * stream, and ends the call after `maxUntakenMs`.
  *
+ * @param gone aborted here when the caller takes nothing: the reset itself may wait for a socket that takes nothing
  * @throws the reason of `gone`
  */
 async function send<Res>(
   call: { write(message: Res, done: () => void): boolean },
   message: Res,
-  gone: AbortSignal,
+  gone: AbortController,
 ): Promise<void> {
-  gone.throwIfAborted();
+  const { signal } = gone;
+  signal.throwIfAborted();
   await new Promise<void>((resolve) => {
-    const untaken = setTimeout(() => resetCall(call), maxUntakenMs);
+    const untaken = setTimeout(() => {
+      resetCall(call);
+      gone.abort();
+    }, maxUntakenMs);
     const end = () => {
       clearTimeout(untaken);
-      gone.removeEventListener("abort", end);
+      signal.removeEventListener("abort", end);
       resolve();
     };
-    gone.addEventListener("abort", end);
+    signal.addEventListener("abort", end);
     call.write(message, end);
   });
-  gone.throwIfAborted();
+  signal.throwIfAborted();
 }
 
 /** How long the service lets the calls on a connection finish once the connection has reached its maximum age. */
@@ -186,7 +184,7 @@ export function questionStreamHandler<Question, Answer>(
         isAnswering = true;
         startedMs = performance.now();
         for await (const message of answer(question, { path, certificateNames: names, wantedUntil })) {
-          await send(call, message, gone.signal);
+          await send(call, message, gone);
         }
         onCall(path, performance.now() - startedMs, 0, undefined);
         isAnswering = false;
