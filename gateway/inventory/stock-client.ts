@@ -64,7 +64,7 @@ export interface StockClient extends StockSource {
 }
 
 /** Maximum changes of the list in one turn of the event loop, but for those of one part. */
-const maxChanges = 50_000;
+const maxChanges = 10_000;
 
 /** @throws Error that says what is wrong with the TLS files */
 export function openStockClient(options: StockClientOptions): StockClient {
