@@ -117,8 +117,8 @@ class Account {
   #longest = 0;
 
   /**
-   * What it takes. Pieces are not counted again for that: a body adds what it had new when it was pinned. The oldest one
-   * stands for what they have in common, and counts as the longest.
+   * What it takes. Pieces are not counted again for that: a body adds what it had new when it was pinned. The oldest
+   * body stands for what they have in common, and counts as the longest.
    */
   get bytes(): number {
     const [oldest] = this.#readers.keys();
