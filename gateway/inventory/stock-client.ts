@@ -67,7 +67,7 @@ export interface StockClient extends StockSource {
  * Changes at which the answer to a check is cut off: the list takes an answer over in one turn of the event loop. The
  * message that reaches the number is still taken whole.
  */
-const maxChanges = 50_000;
+const maxChanges = 10_000;
 
 /** @throws Error that says what is wrong with the TLS files */
 export function openStockClient(options: StockClientOptions): StockClient {

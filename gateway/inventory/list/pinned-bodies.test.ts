@@ -61,7 +61,7 @@ test("versions of the list share the pieces that did not change between them", (
   }
   expect(cut).toEqual([]);
   hold("51", body);
-  expect(cut).toEqual(["0"]);
+  expect(cut).toEqual(["0", "1", "2", "3"]); // down to 15/16 of the bound
 });
 
 test("the readers that an account has on its oldest version are cut off for a new one, no others", () => {
@@ -103,6 +103,8 @@ test("a list that is larger than the bound is still sent", () => {
   hold("a", newVersion(10));
   hold("b", newVersion(10)); // and so is the next version
   expect(cut).toEqual([]);
+  hold("c", newVersion(10));
+  expect(cut).toEqual(["a"]);
 });
 
 test("a reader is not cut off for what another account holds, however old its version is", () => {
@@ -148,4 +150,67 @@ test("the only reader of the oldest version is not cut off for an account that r
   }
   expect(cut.length).toBeGreaterThan(0);
   expect(cut.filter((name) => !name.startsWith("greedy"))).toEqual([]);
+});
+
+describe("above the bound", () => {
+  /** @param accounts that take turns */
+  function bound(maxBytes: number, accounts = 1) {
+    const pinnedBodies = new PinnedBodies(maxBytes);
+    let [pins, cuts] = [0, 0];
+    return {
+      pinnedBodies,
+      /** Begins to read bodies. @returns how many readers each cut off */
+      cutsOf: (bodies: readonly Body[]): number[] =>
+        bodies.map((body) => {
+          const before = cuts;
+          pinnedBodies.pin(body, `account ${pins++ % accounts}`, () => (cuts += 1));
+          return cuts - before;
+        }),
+    };
+  }
+  const bodyOf = (length: number): Body => ({ pieces: [Buffer.allocUnsafeSlow(length)], length, text: undefined });
+  const small = bodyOf(10_000);
+  const large = bodyOf(10_000_000);
+
+  test.each([1, 3, 1_000])(
+    "a new reader looks at a few bodies, not at the thousands that %d accounts read",
+    (accounts) => {
+      let looks = 0;
+      const countedBodies = (count: number) =>
+        Array.from({ length: count }, (): Body => {
+          const body = bodyOf(10_000);
+          return new Proxy(body, {
+            get: (_, name: keyof Body) => {
+              looks += 1;
+              return body[name];
+            },
+          });
+        });
+      const { cutsOf } = bound(64 * 2 ** 20, accounts);
+      expect(cutsOf(countedBodies(3_000)).some((count) => count > 0)).toBe(true);
+      looks = 0;
+      const cuts = cutsOf(countedBodies(1_000));
+      expect(looks / cuts.length).toBeLessThan(10);
+      // One search, which looks at all accounts, is for many readers.
+      expect(cuts.filter((count) => count > 0).length).toBeLessThan(cuts.length / 25);
+    },
+  );
+
+  test("a new reader cuts off at most 32 others, and the next ones do the rest", () => {
+    const { cutsOf, pinnedBodies } = bound(2 ** 20);
+    pinnedBodies.pin(large, "another", () => {})();
+    expect(Math.max(...cutsOf(Array(600).fill(small)))).toBe(0);
+    const cuts = cutsOf([large, ...Array(20).fill(small)]);
+    expect(cuts.slice(0, 8)).toEqual(Array(8).fill(32));
+    expect(Math.max(...cuts)).toBe(32);
+    expect(cuts.at(-1)).toBeLessThan(4); // there is room again
+  });
+
+  test("the end of the longest body costs no other reader anything", () => {
+    const { cutsOf, pinnedBodies } = bound(2 ** 20);
+    const release = pinnedBodies.pin(large, "another", () => {});
+    expect(Math.max(...cutsOf(Array(300).fill(small)))).toBe(0);
+    release();
+    expect(cutsOf([small])).toEqual([0]);
+  });
 });

@@ -4,23 +4,29 @@ import type { Body } from "./snapshot.ts";
 /** What a response under way costs beside its body: its request, its part of the connection, timers, in bytes. */
 const readerBytes = 32 * 1024;
 
-/** Maximum readers that are cut off in one step: a body with many readers loses hardly more than it has to. */
+/** Maximum readers that are cut off for a new one, so that it does not hold up the event loop. */
 const cutTogether = 32;
+
+/**
+ * A search for readers to cut off frees a sixteenth of the bound, so that it pays for many new ones. Accounts within a
+ * sixteenth of the one that takes the most count as equals.
+ */
+const nearly = 15 / 16;
 
 /** A body that is read. */
 interface Pinned {
+  readonly body: Body;
   /** Bytes that no body had pinned before it. */
   readonly newBytes: number;
-  /** Abort callbacks of its responses by account, the first ones at the front. */
-  readonly readers: Map<string, Set<() => void>>;
+  readers: number;
 }
 
-/** What an account reads. */
-interface Reading {
-  /** The body that was pinned first. */
-  readonly oldest: Body;
-  readonly bodyBytes: number;
-  readonly readers: number;
+/** A response under way. */
+interface Reader {
+  readonly accountId: string;
+  readonly pinned: Pinned;
+  /** Ends it. */
+  readonly cutOff: () => void;
 }
 
 /**
@@ -33,12 +39,15 @@ interface Reading {
  */
 export class PinnedBodies {
   readonly #maxBytes: number;
-  /** The bodies that are read; the one that was pinned first comes first. */
+  /** The bodies that are read. */
   readonly #bodies = new Map<Body, Pinned>();
+  readonly #accounts = new Map<string, Account>();
   readonly #pieces = new Pieces();
   #readers = 0;
+  /** The length of the longest body so far. It never falls: the end of a long body would cut off many readers. */
+  #longest = 0;
 
-  /** @param maxBytes bytes that may be taken in addition to twice the largest body */
+  /** @param maxBytes bytes that may be taken in addition to twice the longest body: one reader alone is never cut off */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
@@ -51,75 +60,97 @@ export class PinnedBodies {
    * @returns a function that releases the body; to be called when the response is over
    */
   pin(body: Body, accountId: string, cutOff: () => void): () => void {
+    this.#longest = Math.max(this.#longest, body.length);
     this.#makeRoom(body);
-    const { readers } = this.#bodies.get(body) ?? this.#begin(body);
-    const ofAccount = readers.get(accountId) ?? new Set();
-    readers.set(accountId, ofAccount);
-    const reader = () => cutOff(); // a function of its own for each reader
-    ofAccount.add(reader);
+    const pinned = this.#bodies.get(body) ?? { body, newBytes: this.#pieces.add(body), readers: 0 };
+    this.#bodies.set(body, pinned);
+    const account = this.#accounts.get(accountId) ?? new Account();
+    this.#accounts.set(accountId, account);
+    const reader = { accountId, pinned, cutOff };
+    account.add(reader);
+    pinned.readers += 1;
     this.#readers += 1;
-    return () => this.#end(body, accountId, ofAccount, reader);
+    return () => this.#end(reader);
   }
 
-  /** Cuts readers off until there is room for one more reader of a body. */
+  /** Cuts readers off for one more reader of a body; where more of them have to go, also for the next ones. */
   #makeRoom(body: Body): void {
     const newBytes = this.#bodies.has(body) ? 0 : body.length;
-    const takenBytes = () => this.#pieces.bytes + this.#readers * readerBytes + newBytes;
-    while (this.#readers > 0 && takenBytes() >= this.#maxBytes + 2 * this.#largest(body)) this.#cutSome();
+    const excessBytes = () => this.#pieces.bytes + this.#readers * readerBytes + newBytes - 2 * this.#longest;
+    if (excessBytes() < this.#maxBytes) return;
+    for (const reader of this.#slowest().take(cutTogether)) {
+      if (excessBytes() < this.#maxBytes * nearly) return;
+      this.#end(reader);
+      reader.cutOff();
+    }
   }
 
-  /** The length of the largest body, the new one among them: one reader alone is never cut off. */
-  #largest(body: Body): number {
-    let largest = body.length;
-    for (const { length } of this.#bodies.keys()) largest = Math.max(largest, length);
-    return largest;
-  }
-
-  #begin(body: Body): Pinned {
-    const pinned = { newBytes: this.#pieces.add(body), readers: new Map() };
-    this.#bodies.set(body, pinned);
-    return pinned;
+  /** The readers to cut off, each of which has to end before the next one is asked for. */
+  *#slowest(): Generator<Reader, void> {
+    while (this.#accounts.size > 0) {
+      let mostBytes = 0;
+      for (const { bytes } of this.#accounts.values()) mostBytes = Math.max(mostBytes, bytes);
+      for (const account of this.#accounts.values()) while (account.bytes >= mostBytes * nearly) yield account.first;
+    }
   }
 
   /** Counts out a reader. Does nothing for one that was cut off before. */
-  #end(body: Body, accountId: string, ofAccount: Set<() => void>, reader: () => void): void {
-    if (!ofAccount.delete(reader)) return;
+  #end(reader: Reader): void {
+    const { accountId, pinned } = reader;
+    const account = this.#accounts.get(accountId);
+    if (!account?.delete(reader)) return;
+    if (account.bytes === 0) this.#accounts.delete(accountId);
     this.#readers -= 1;
-    if (ofAccount.size > 0) return;
-    const { readers } = this.#bodies.get(body)!;
-    readers.delete(accountId);
-    if (readers.size > 0) return;
-    this.#bodies.delete(body);
-    this.#pieces.remove(body);
+    pinned.readers -= 1;
+    if (pinned.readers > 0) return;
+    this.#bodies.delete(pinned.body);
+    this.#pieces.remove(pinned.body);
   }
+}
 
-  /** Ends responses of the account that takes the most; among equals, of the one with the oldest body. */
-  #cutSome(): void {
-    const takenBytes = ({ bodyBytes, readers }: Reading) => bodyBytes + readers * readerBytes;
-    const [accountId, { oldest }] = [...this.#readByAccount()].reduce((most, next) =>
-      takenBytes(next[1]) > takenBytes(most[1]) ? next : most,
-    );
-    const ofAccount = this.#bodies.get(oldest)!.readers.get(accountId)!;
-    for (const cutOff of [...ofAccount.values().take(cutTogether)]) {
-      this.#end(oldest, accountId, ofAccount, cutOff);
-      cutOff();
-    }
-  }
+/** What an account reads. */
+class Account {
+  /** By body. The body that it began to read first comes first, and so does the first reader of each. */
+  readonly #readers = new Map<Pinned, Set<Reader>>();
+  /** What its bodies had new when they were pinned, and its readers. */
+  #sumBytes = 0;
+  /** The length of its longest body so far. */
+  #longest = 0;
 
   /**
-   * Sums up what each account reads, when one has to be cut. To save work it does not look at the pieces again: each
-   * body counts with the bytes that were new when it was pinned. The sum is at least the account's longest body.
+   * The bytes that it takes. To save work it does not look at the pieces again: each body counts with the bytes that
+   * were new when it was pinned, but the oldest one with the length of the longest.
    */
-  #readByAccount(): Map<string, Reading> {
-    const accounts = new Map<string, Reading>();
-    for (const [body, { newBytes, readers }] of this.#bodies) {
-      for (const [accountId, { size }] of readers) {
-        const before = accounts.get(accountId) ?? { oldest: body, bodyBytes: 0, readers: 0 };
-        const bodyBytes = Math.max(before.bodyBytes + newBytes, body.length);
-        accounts.set(accountId, { oldest: before.oldest, bodyBytes, readers: before.readers + size });
-      }
-    }
-    return accounts;
+  get bytes(): number {
+    const [oldest] = this.#readers.keys();
+    return oldest ? this.#sumBytes - oldest.newBytes + this.#longest : 0;
+  }
+
+  /** The first reader of the oldest body. There has to be one. */
+  get first(): Reader {
+    const [readers] = this.#readers.values();
+    const [first] = readers!;
+    return first!;
+  }
+
+  add(reader: Reader): void {
+    const { pinned } = reader;
+    const readers = this.#readers.get(pinned) ?? new Set();
+    if (readers.size === 0) this.#sumBytes += pinned.newBytes;
+    this.#readers.set(pinned, readers.add(reader));
+    this.#sumBytes += readerBytes;
+    this.#longest = Math.max(this.#longest, pinned.body.length);
+  }
+
+  /** @returns whether it was there */
+  delete(reader: Reader): boolean {
+    const { pinned } = reader;
+    const readers = this.#readers.get(pinned);
+    if (!readers?.delete(reader)) return false;
+    this.#sumBytes -= readerBytes;
+    if (readers.size > 0) return true;
+    this.#sumBytes -= pinned.newBytes;
+    return this.#readers.delete(pinned);
   }
 }
 

@@ -136,7 +136,7 @@ class Segment {
   /** Of the JSON, in bytes. */
   readonly length: number;
   #plain: Buffer | undefined;
-  #deflated: Promise<DeflatedBlock> | undefined;
+  #deflated: DeflatedBlock | undefined;
 
   constructor(chunks: readonly Chunk[]) {
     this.chunks = chunks;
@@ -149,8 +149,8 @@ class Segment {
     return this.#plain;
   }
 
-  deflated(): Promise<DeflatedBlock> {
-    this.#deflated ??= Promise.all(this.chunks.map(deflatedJson)).then(joinBlocks);
+  async deflated(): Promise<DeflatedBlock> {
+    this.#deflated ??= joinBlocks(await Promise.all(this.chunks.map(deflatedJson)));
     return this.#deflated;
   }
 }
@@ -177,6 +177,7 @@ export function deflatedJson({ json }: Chunk): Promise<DeflatedBlock> {
   if (!block) {
     block = deflateBlock(json);
     deflated.set(json, block);
+    block.catch(() => deflated.delete(json)); // as after a lack of memory: the next reader tries again
   }
   return block;
 }

@@ -385,10 +385,12 @@ describe("waiting reads", () => {
     await late;
   });
 
-  test("a read waits for a check for as long as its parts keep coming", async () => {
+  test("a read, also of gzip after a reset, waits for a check while its parts keep coming", async () => {
     const stock = new Stock();
     const list = new StockList(stock, shortMs);
-    await list.readFresh();
+    const before = await list.readFresh();
+    stock.changesAfter = async () => ({ kind: "reset" });
+    await expect(list.readFresh()).rejects.toMatchObject({ code: "service_unavailable" });
     let report: CheckProgress | undefined;
     const changes = Promise.withResolvers<StockChanges>();
     stock.changesAfter = (_position, given) => {
@@ -396,6 +398,7 @@ describe("waiting reads", () => {
       return changes.promise;
     };
     const read = list.readFresh();
+    const compressed = list.gzipOf(before);
     for (let part = 0; part < 5; part++) {
       await pass(900);
       report!.progress();
@@ -403,6 +406,7 @@ describe("waiting reads", () => {
     changes.resolve({ kind: "reset" });
     stock.changesAfter = Stock.prototype.changesAfter;
     expect(text((await read).plain())).toBe("[]");
+    expect(gunzipSync(Buffer.concat((await compressed).body.pieces)).toString()).toBe("[]");
   });
 });
 

@@ -167,7 +167,10 @@ export class StockList {
     const snapshot = this.#partial ?? whole ?? (await this.#load.finish(this.#source, () => this.#progress()));
     // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
     const { epoch, revision } = snapshot;
-    const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
+    const changes = await this.#source.changesAfter(
+      { epoch, revision },
+      { progress: () => this.#progress(), setback: (error) => this.#checks.setback(error) },
+    );
     // Only after a check that succeeded: after a failed one, the next check begins with what is loaded.
     if (!whole) this.#load = new Load();
     if (changes.kind === "changes") {
