@@ -47,7 +47,7 @@ export class PinnedBodies {
   /** The length of the longest body so far. It never falls: the end of a long body would cut off many readers. */
   #longest = 0;
 
-  /** @param maxBytes bytes that may be taken in addition to twice the longest body: one reader alone is never cut off */
+  /** @param maxBytes that may be taken in addition to twice the longest body: one reader alone is never cut off */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
