@@ -126,7 +126,7 @@ export const connectionGraceMs = 15_000;
  */
 const streamLifeMs = 8_000;
 
-/** A stream of questions, as the handler of one of them sees it. */
+/** A stream of questions, as its handler sees it. */
 export interface QuestionStream {
   readonly path: string;
   /** Of the caller who opened it; see `certificateNames`. */
@@ -141,17 +141,18 @@ export interface QuestionStream {
 }
 
 /**
- * Makes a handler of a function that answers one question at a time, in their order. Flow control slows a caller that
- * sends questions faster than they are answered: only those that came in one frame, of 16 KiB, are decoded before.
+ * Makes a handler that answers one question at a time, in their order. Flow control slows a caller that sends questions
+ * faster than they are answered: only those that came in one frame, of 16 KiB, are decoded before.
  *
  * A stream ends with OK between two questions: at the end of its life, and when the service stops. No question is taken
  * after that, so a question without an answer on such a stream has had no effect.
  *
  * @param draining aborted when the service stops
+ * @param open gets each stream when it begins, and returns what answers its questions
  */
 export function questionStream<Question, Answer>(
   draining: AbortSignal,
-  answer: (question: Question, stream: QuestionStream) => AsyncGenerator<Answer>,
+  open: (stream: QuestionStream) => (question: Question) => AsyncGenerator<Answer>,
   onCall: OnCall,
 ): handleBidiStreamingCall<Question, Answer> {
   return async (call) => {
@@ -159,8 +160,8 @@ export function questionStream<Question, Answer>(
     readOneByOne(call);
     call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
     const path = call.getPath();
-    const names = certificateNames(call);
     const wantedUntil = (deadlineMs: number) => () => !call.cancelled && performance.now() < acceptedMs + deadlineMs;
+    const answer = open({ path, certificateNames: certificateNames(call), wantedUntil });
     const gone = new AbortController();
     call.on("cancelled", () => gone.abort());
     let isOver = false;
@@ -183,7 +184,7 @@ export function questionStream<Question, Answer>(
         if (isOver) break; // its end is on the way to the caller, who then asks on another stream
         isAnswering = true;
         startedMs = performance.now();
-        for await (const message of answer(question, { path, certificateNames: names, wantedUntil })) {
+        for await (const message of answer(question)) {
           await send(call, message, gone.signal);
         }
         onCall(path, performance.now() - startedMs, 0, undefined);
