@@ -1,5 +1,5 @@
-// How many source files a reader needs for one request: those whose code runs for it, in both tiers together. A file that
-// joins the path has to take the place of another one.
+// How many source files a reader needs for one request: those whose code runs for it, in both tiers together. A file
+// that joins the path has to take the place of another one.
 import type { RunningProcess } from "../support/processes.ts";
 import { suiteStack } from "../support/stack.ts";
 import { startSystem } from "../support/system.ts";
