@@ -93,7 +93,13 @@ export function createRpcServer({
       const answer = async function* (question: unknown) {
         yield await askOnce(reflect as handleBidiStreamingCall<unknown, unknown>, question);
       };
-      server.addService(service, { ServerReflectionInfo: questionStreamHandler(closing.signal, answer, () => {}) });
+      server.addService(service, {
+        ServerReflectionInfo: questionStreamHandler(
+          closing.signal,
+          () => answer,
+          () => {},
+        ),
+      });
     },
   });
 

@@ -155,7 +155,7 @@ test("the use of every valid key is recorded, of a banned one and of one beyond 
   expect(await use(key)).toBe("rate_limit_exceeded");
   expect(await use(banned)).toBe("api_key_banned");
   expect(await use(madeUpKey())).toBe("invalid_api_key");
-  expect(used).toEqual(["key_0 served", "key_0 refused", "key_1 refused"]);
+  expect(used).toEqual(["key_0 charged", "key_0 refused", "key_1 refused"]);
 });
 
 describe("uncharged operations", () => {

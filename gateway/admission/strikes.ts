@@ -69,9 +69,9 @@ export class Strikes {
     const nowMs = now();
     const entry = this.#entryOf(familyId, nowMs);
     const untilMs = nowMs + waitMs;
-    // A wait that ends earlier is another one: a higher limit, or the return of Redis, has cut the one before short. A
-    // difference below `underWayMs` is due to clocks.
-    const isFirst = nowMs >= entry.untilMs || untilMs < entry.untilMs - underWayMs;
+    // A wait that ends at another time is another one: its window has just begun, or a higher limit, or the return of
+    // Redis, has cut the one before short. A difference of up to `underWayMs` is due to clocks and slow decisions.
+    const isFirst = nowMs >= entry.untilMs || Math.abs(untilMs - entry.untilMs) > underWayMs;
     if (isFirst) {
       entry.toldAtMs = nowMs;
       entry.untilMs = untilMs;

@@ -4,9 +4,9 @@ import type { Socket } from "node:net";
 import { ApiError } from "./api-error.ts";
 import { peerAddress } from "./client-address.ts";
 import type { Connection } from "./connection.ts";
+import { jsonType } from "./json.ts";
 import { acceptRequestId, tooLargeHead } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
-import { jsonType } from "./respond.ts";
 
 /** The options of answers to requests that do not get to their route. */
 export interface InvalidRequestOptions {

@@ -1,6 +1,9 @@
-/** Checks that a request body is JSON, and parses it strictly. */
-import type { IncomingHttpHeaders } from "node:http";
+/** JSON in bodies: checks and parses that of a request strictly, and writes that of an answer. */
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { ApiError } from "./api-error.ts";
+import type { HeaderList } from "./request-context.ts";
+
+export const jsonType = "application/json";
 
 /** The media types that a method takes, and the header that names them where a request has another one. */
 export interface BodyTypes {
@@ -9,11 +12,11 @@ export interface BodyTypes {
 }
 
 export const patchTypes: BodyTypes = {
-  types: ["application/json", "application/merge-patch+json"],
+  types: [jsonType, "application/merge-patch+json"],
   header: "Accept-Patch",
 };
 
-export const postTypes: BodyTypes = { types: ["application/json"], header: "Accept-Post" };
+export const postTypes: BodyTypes = { types: [jsonType], header: "Accept-Post" };
 
 /** The longest `Content-Type` that is read, in characters. */
 const maxContentType = 256;
@@ -36,6 +39,20 @@ export function checkMediaType(
   if (types.includes(type.trim()) && isUtf8 && contentEncoding.toLowerCase() === "identity") return;
   const message = `The body must be ${types.join(" or ")} in UTF-8, without a content coding.`;
   throw new ApiError("unsupported_media_type", { message, headers: { [header]: types.join(", ") } });
+}
+
+/** Answers with JSON text; to HEAD with its headers alone. */
+export function writeJson(
+  request: IncomingMessage,
+  response: ServerResponse,
+  status: number,
+  body: string,
+  headers: HeaderList,
+): void {
+  const length = Buffer.byteLength(body);
+  response.writeHead(status, ["Content-Type", jsonType, "Content-Length", String(length), ...headers]);
+  if (request.method === "HEAD") response.end();
+  else response.end(body, length === body.length ? "latin1" : "utf8"); // ASCII goes out in one write with the head
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });

@@ -1,24 +1,8 @@
-/** Writes responses: JSON and errors. */
+/** Answers with errors. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type ApiError, toApiError } from "./api-error.ts";
+import { writeJson } from "./json.ts";
 import { pathOf } from "./request.ts";
-import type { HeaderList } from "./request-context.ts";
-
-export const jsonType = "application/json";
-
-/** Answers with JSON text; to HEAD with its headers alone. */
-export function writeJson(
-  request: IncomingMessage,
-  response: ServerResponse,
-  status: number,
-  body: string,
-  headers: HeaderList,
-): void {
-  const length = Buffer.byteLength(body);
-  response.writeHead(status, ["Content-Type", jsonType, "Content-Length", String(length), ...headers]);
-  if (request.method === "HEAD") response.end();
-  else response.end(body, length === body.length ? "latin1" : "utf8"); // ASCII goes out in one write with the head
-}
 
 /** Headers of the body that an error replaces: a handler may have set them before it failed. */
 const bodyHeaders = ["ETag", "Content-Encoding", "Cache-Control", "Last-Modified"];

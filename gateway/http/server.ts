@@ -8,10 +8,10 @@ import { ApiError } from "./api-error.ts";
 import { addressBlock, peerAddress } from "./client-address.ts";
 import { type BodyFault, Connection, lingerMs } from "./connection.ts";
 import { type InvalidRequestOptions, parserError, refusalHeaders, refuseInvalid } from "./invalid-requests.ts";
+import { writeJson } from "./json.ts";
 import type { Overload } from "./overload.ts";
 import { acceptRequestId, invalidTarget, maxHeaderLines, pathOf, requestFault } from "./request.ts";
 import { waitsForOthers } from "./request-context.ts";
-import { writeJson } from "./respond.ts";
 import { cutStalledReaders } from "./stalled-readers.ts";
 
 export interface PublicServerOptions extends InvalidRequestOptions {

@@ -5,7 +5,7 @@ import { Router } from "express";
 import { startPublicServer } from "../../test/support/public-server.ts";
 import { suiteStack } from "../../test/support/stack.ts";
 import { until } from "../../test/support/until.ts";
-import { writeJson } from "./respond.ts";
+import { writeJson } from "./json.ts";
 
 const { jest } = import.meta;
 const stack = suiteStack();

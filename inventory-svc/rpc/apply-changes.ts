@@ -1,5 +1,5 @@
 /** Applies the changes that a stream brings, and says what became of each. */
-import { status } from "@grpc/grpc-js";
+import { type handleBidiStreamingCall, status } from "@grpc/grpc-js";
 import type { Span } from "@opentelemetry/api";
 import type {
   ApplyChangesRequest,
@@ -12,29 +12,47 @@ import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spa
 import type { Actor, Change, ChangeGroup, Outcome } from "../stock/change.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import { asRetryable, RpcError, toRpcError, toRpcStatus } from "./rpc-error.ts";
-import type { OnCall, QuestionStream } from "./served-calls.ts";
+import { type OnCall, type QuestionStream, questionStreamHandler } from "./served-calls.ts";
 import { invalid, readGroup, toWireItem } from "./wire.ts";
 
 export interface ApplyChangesDeps {
   readonly commits: Pick<GroupCommit, "submit">;
   /** Finds the actor of a call by the names in the certificate. */
   readonly actorOf: (certificateNames: string | undefined) => Actor;
+  /** Aborted when the server is about to stop. */
+  readonly draining: AbortSignal;
   readonly onCall: OnCall;
 }
 
 /** Maximum changes of one message, in which an empty group counts as one. */
 const maxMessageChanges = 1_000;
 
+/** Makes the handler of ApplyChanges. */
+export function applyChanges(
+  deps: ApplyChangesDeps,
+): handleBidiStreamingCall<ApplyChangesRequest, ApplyChangesResponse> {
+  return questionStreamHandler(
+    deps.draining,
+    (stream) => {
+      const caller = deps.actorOf(stream.certificateNames);
+      return (message: ApplyChangesRequest) => applyGroups(message, stream, deps, caller);
+    },
+    (path, durationMs, code, error) => {
+      if (error) deps.onCall(path, durationMs, code, error); // each change counts as a call
+    },
+  );
+}
+
 /** Answers one message. Its groups join the transactions that are to come, each on its own. */
-export async function* applyChanges(
+async function* applyGroups(
   { groups }: ApplyChangesRequest,
   stream: QuestionStream,
   deps: ApplyChangesDeps,
+  caller: Actor,
 ): AsyncGenerator<ApplyChangesResponse> {
   const startedMs = performance.now();
   const count = groups.reduce((sum, { changes }) => sum + Math.max(changes.length, 1), 0);
   if (count > maxMessageChanges) throw invalid("groups", `must have at most ${maxMessageChanges} changes`);
-  const caller = deps.actorOf(stream.certificateNames);
   const results = groups.map((group) =>
     inSpan("ApplyChanges", serverCall, contextOfCaller(group.traceparent), (span) =>
       applyGroup(group, stream, deps, { caller, span, startedMs }),

@@ -58,17 +58,18 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
 
     checkInventory: questionStreamHandler(
       draining,
-      async function* ({ traceparent, ...asked }) {
-        let position: Position = asked;
-        for (let more = true; more; ) {
-          const page = await inSpan("CheckInventory", serverCall, contextOfCaller(traceparent), () =>
-            store.changesAfter(position, entriesPerMessage),
-          );
-          if (page.kind === "reset") return yield { ...position, items: [], more: false, reset: true, floor: 0n };
-          ({ position, more } = page);
-          yield { ...position, items: wireItemsOf(page.rows), more, reset: false, floor: page.floor };
-        }
-      },
+      () =>
+        async function* ({ traceparent, ...asked }) {
+          let position: Position = asked;
+          for (let more = true; more; ) {
+            const page = await inSpan("CheckInventory", serverCall, contextOfCaller(traceparent), () =>
+              store.changesAfter(position, entriesPerMessage),
+            );
+            if (page.kind === "reset") return yield { ...position, items: [], more: false, reset: true, floor: 0n };
+            ({ position, more } = page);
+            yield { ...position, items: wireItemsOf(page.rows), more, reset: false, floor: page.floor };
+          }
+        },
       onCall,
     ),
 
@@ -102,13 +103,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 
-    applyChanges: questionStreamHandler(
-      draining,
-      (request, stream) => applyChanges(request, stream, deps),
-      (path, durationMs, code, error) => {
-        if (error) onCall(path, durationMs, code, error); // each change counts as a call
-      },
-    ),
+    applyChanges: applyChanges(deps),
 
     adjustInventory: unary(async (request, call) => {
       const { kind, item } = await asRetryable(commit(readAdjustment({ ...request, expectedRevisions: [] }), call));

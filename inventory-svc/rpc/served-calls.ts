@@ -125,7 +125,7 @@ export const connectionGraceMs = 15_000;
  */
 const streamLifeMs = 8_000;
 
-/** A stream of questions, as the handler of one of them sees it. */
+/** A stream of questions, as its handler sees it. */
 export interface QuestionStream {
   readonly path: string;
   /** The names in the certificate of the caller that opened it; see `certificateNames`. */
@@ -148,10 +148,11 @@ export interface QuestionStream {
  * after that, so a question without an answer on such a stream has had no effect.
  *
  * @param draining aborted when the service stops
+ * @param open gets each stream when it begins, and returns what answers its questions
  */
 export function questionStreamHandler<Question, Answer>(
   draining: AbortSignal,
-  answer: (question: Question, stream: QuestionStream) => AsyncGenerator<Answer>,
+  open: (stream: QuestionStream) => (question: Question) => AsyncGenerator<Answer>,
   onCall: OnCall,
 ): handleBidiStreamingCall<Question, Answer> {
   return async (call) => {
@@ -159,8 +160,8 @@ export function questionStreamHandler<Question, Answer>(
     readOneByOne(call);
     call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
     const path = call.getPath();
-    const names = certificateNames(call);
     const wantedUntil = (deadlineMs: number) => () => !call.cancelled && performance.now() < acceptedMs + deadlineMs;
+    const answer = open({ path, certificateNames: certificateNames(call), wantedUntil });
     const gone = new AbortController();
     call.on("cancelled", () => gone.abort());
     let isOver = false;
@@ -183,7 +184,7 @@ export function questionStreamHandler<Question, Answer>(
         if (isOver) break; // its end is on the way to the caller, who then asks on another stream
         isAnswering = true;
         startedMs = performance.now();
-        for await (const message of answer(question, { path, certificateNames: names, wantedUntil })) {
+        for await (const message of answer(question)) {
           await send(call, message, gone);
         }
         onCall(path, performance.now() - startedMs, 0, undefined);

@@ -1,8 +1,8 @@
 /** The schema of the stock. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
+import { isSqlite } from "../../runtime/database/knex-internals.ts";
 import { createTable, dropColumn, type Migration } from "../../runtime/database/migrations.ts";
-import { isSqlite } from "../../runtime/database/open.ts";
 import { petIndex } from "./stock-rows.ts";
 
 const adjustments = (db: Knex) => (table: Knex.CreateTableBuilder) => {

@@ -4,6 +4,7 @@
  * It says which settings a session needs for a read to be up to date, and which settings of the server put an
  * acknowledged update at risk.
  */
+import type { PooledConnection } from "./knex-internals.ts";
 import type { AlteredTable, VariableRow } from "./server-question.ts";
 
 type Variables = ReadonlyMap<string, string>;
@@ -32,8 +33,8 @@ export interface Engine {
   readonly risks: readonly string[];
 }
 
-/** SQLite: one file, one process, always durable (`open.ts` sees to it). */
-export const sqliteEngine: Engine = {
+/** SQLite: one file, one process, always durable (`sqlite.ts` sees to it). */
+const sqliteEngine: Engine = {
   name: "SQLite",
   canPipeline: false,
   isReadOnly: false,
@@ -41,6 +42,14 @@ export const sqliteEngine: Engine = {
   ownSettings: [],
   risks: [],
 };
+
+/** The engines of the open connections to servers. */
+export const engines = new WeakMap<PooledConnection, Engine>();
+
+/** The engine that a connection leads to. */
+export function engineBehind(connection: PooledConnection): Engine {
+  return engines.get(connection) ?? sqliteEngine;
+}
 
 /** Recognizes an engine by its answer. @param results of statements that end with `serverQuestionSql` */
 export function engineOf(results: readonly unknown[]): Engine {

@@ -37,6 +37,23 @@ export function configOf(db: Knex): Knex.Config {
   return clientOf(db).config;
 }
 
+export function isSqlite(db: Knex): boolean {
+  return configOf(db).client === "better-sqlite3";
+}
+
+/**
+ * Options that silence Knex. It would print to standard output, where logs are JSON and exports are data; callers get
+ * all errors. It would also format a failing statement for its message, and that throws on a bigint binding, hiding the
+ * real error.
+ */
+export const quiet = { log: { warn: () => {}, error: () => {} }, compileSqlOnError: false } satisfies Knex.Config;
+
+/** Prepares each new connection of a pool, and calls `done` once it may be used. */
+export type AfterCreate<Connection> = (
+  connection: Connection,
+  done: (error: Error | null, connection: unknown) => void,
+) => void;
+
 /** Takes a connection out of the pool. @throws what the driver throws, or Knex when the wait is too long */
 export async function acquireConnection<Driver extends object>(db: Knex): Promise<Driver & PooledConnection> {
   return (await clientOf(db).acquireConnection()) as Driver & PooledConnection;

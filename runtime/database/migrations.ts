@@ -2,9 +2,9 @@
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { DatabaseStateError, migrateCommand } from "./database-errors.ts";
-import { configOf } from "./knex-internals.ts";
-import { databaseDefaults, isSqlite, openDatabase } from "./open.ts";
-import { requireFile, requireWritable } from "./sqlite-files.ts";
+import { configOf, isSqlite } from "./knex-internals.ts";
+import { databaseDefaults, openDatabase } from "./open.ts";
+import { requireFile, requireWritable } from "./sqlite.ts";
 
 /** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */
 export interface Migration {

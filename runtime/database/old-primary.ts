@@ -8,8 +8,8 @@
 import type { Knex } from "knex";
 import { isRetryable, ReadOnlyServerError, SplitReadError } from "./database-errors.ts";
 import { isOn, serverIdVariable } from "./engine.ts";
-import { discardAllConnections } from "./knex-internals.ts";
-import { isSqlite, lostServerInUse } from "./open.ts";
+import { discardAllConnections, isSqlite } from "./knex-internals.ts";
+import { lostServerInUse } from "./open.ts";
 import { maxAttempts } from "./statements.ts";
 
 /**

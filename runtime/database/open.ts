@@ -1,15 +1,13 @@
 /** Opens databases: MySQL, MariaDB or SQLite. */
-import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
-import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
-import { DatabaseStateError, ReadOnlyServerError, showsLostServer } from "./database-errors.ts";
-import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
-import type { PooledConnection, QueryEvent } from "./knex-internals.ts";
-import { checkTaken, configOf, discardAllConnections, discardConnection } from "./knex-internals.ts";
+import { ReadOnlyServerError, showsLostServer } from "./database-errors.ts";
+import { type Engine, engineBehind, engineOf, engines } from "./engine.ts";
+import type { AfterCreate, PooledConnection, QueryEvent } from "./knex-internals.ts";
+import { discardAllConnections, discardConnection, quiet } from "./knex-internals.ts";
 import { serverQuestionSql } from "./server-question.ts";
 import { sessionSettings } from "./session-settings.ts";
-import { filesAt, requireFile, requireWritable } from "./sqlite-files.ts";
+import { openSqlite } from "./sqlite.ts";
 
 /** All options but `makesFile` are for MySQL. A process has one connection to SQLite, and waits for it up to 10 s. */
 export interface DatabaseOptions {
@@ -36,13 +34,6 @@ export const databaseDefaults: DatabaseOptions = {
   onConnected: () => {},
   makesFile: false,
 };
-
-const engines = new WeakMap<PooledConnection, Engine>();
-
-/** The engine that a connection leads to. */
-export function engineBehind(connection: PooledConnection): Engine {
-  return engines.get(connection) ?? sqliteEngine;
-}
 
 /**
  * Asks an open connection to MySQL which engine it leads to by now, also while it is in use. A connection that leads to
@@ -78,7 +69,9 @@ export async function askAgain(connection: PooledConnection): Promise<Engine> {
  *   `mysql://user:password@host:port/database`
  */
 export function openDatabase(url: string, options: DatabaseOptions = databaseDefaults): Knex {
-  return url.startsWith("sqlite:") ? openSqlite(url.slice("sqlite:".length), options) : openMysql(url, options);
+  return url.startsWith("sqlite:")
+    ? openSqlite(url.slice("sqlite:".length), options.makesFile)
+    : openMysql(url, options);
 }
 
 const lostServers = new WeakSet<Error>();
@@ -89,70 +82,6 @@ const lostServers = new WeakSet<Error>();
  */
 export function lostServerInUse(error: unknown): boolean {
   return lostServers.has(error as Error);
-}
-
-export function isSqlite(db: Knex): boolean {
-  return configOf(db).client === "better-sqlite3";
-}
-
-/**
- * Silences Knex, which would print to standard output, where logs are JSON and exports are data. Callers get all
- * errors.
- */
-const log: Knex.Logger = { warn: () => {}, error: () => {} };
-
-type AfterCreate<Connection> = (connection: Connection, done: (error: Error | null, c: unknown) => void) => void;
-
-function openSqlite(filename: string, { makesFile }: DatabaseOptions): Knex {
-  const isFile = filename !== ":memory:";
-  if (isFile && makesFile) mkdirSync(dirname(filename), { recursive: true });
-  let opened: string | undefined;
-  const afterCreate: AfterCreate<{ pragma(text: string, options?: object): unknown; close(): void }> = (
-    connection,
-    done,
-  ) => {
-    // Otherwise damage in the middle of the file is found by the first caller that needs a damaged page.
-    const [found] = connection.pragma("quick_check(1)", { simple: false }) as [{ quick_check: string }];
-    if (found.quick_check !== "ok") {
-      connection.close();
-      const message = `the SQLite file ${filename} is damaged (${found.quick_check}): restore a backup`;
-      return done(new DatabaseStateError(message), connection);
-    }
-    connection.pragma("journal_mode = WAL");
-    connection.pragma("synchronous = FULL"); // an acknowledged write survives a power cut, as on a durable MySQL
-    connection.pragma("busy_timeout = 2000");
-    connection.pragma("foreign_keys = ON");
-    connection.pragma("user_version"); // the first read makes the log
-    if (isFile) opened = filesAt(filename);
-    done(null, connection);
-  };
-  const db = knex({
-    client: "better-sqlite3",
-    log,
-    // The whole process shares one connection. A second one would gain nothing, because each statement blocks this
-    // thread. It would do harm where it waits for a lock of the first: that wait blocks the thread, too.
-    pool: { min: 1, max: 1, afterCreate },
-    acquireConnectionTimeout: 10_000,
-    connection: { filename, options: { safeIntegers: true } } as Knex.StaticConnectionConfig,
-    useNullAsDefault: true,
-    // Knex formats a failing statement for its message, and that throws on a bigint binding, hiding the real error.
-    compileSqlOnError: false,
-  });
-  // SQLite goes on in files that have lost their names, and whatever it commits there is gone with the process.
-  if (isFile) {
-    const beforeOpening = () => {
-      if (opened !== undefined) return;
-      if (!makesFile) requireFile(filename);
-      requireWritable(filename);
-    };
-    checkTaken(db, beforeOpening, () => {
-      if (filesAt(filename) === opened) return;
-      throw new DatabaseStateError(
-        `the SQLite file ${filename}, or its -wal file, was deleted or replaced while it was open: restore it and restart`,
-      );
-    });
-  }
-  return db;
 }
 
 /** Connections that are idle for this many silence timeouts are closed, all but one. */
@@ -202,7 +131,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
     client: "mysql2",
     // Otherwise Knex asks for it on the first connection, without a time-out, and all others wait for that answer.
     version: "latest",
-    log,
+    ...quiet,
     // The last connection is not closed for being idle: callers after a quiet time then need no name service.
     pool: { min: 1, max: poolMax, idleTimeoutMillis: idleTimeouts * silenceTimeoutMs, afterCreate },
     acquireConnectionTimeout: acquireTimeoutMs,
@@ -224,7 +153,6 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
         return text === null ? null : BigInt(text);
       },
     } as Knex.StaticConnectionConfig,
-    compileSqlOnError: false,
   });
   // What one connection has found out holds for the others: they lead to the same server.
   db.on("query-error", (error, { sql }: QueryEvent) => {

@@ -2,8 +2,7 @@
 import { context, type Span, SpanKind, trace } from "@opentelemetry/api";
 import type { Knex } from "knex";
 import { failSpan, tracer } from "../spans.ts";
-import { type QueryEvent, queryIdOf } from "./knex-internals.ts";
-import { isSqlite } from "./open.ts";
+import { isSqlite, type QueryEvent, queryIdOf } from "./knex-internals.ts";
 
 /** The longest SQL in a span: a statement for a thousand rows is as long as those rows. */
 const maxSqlLength = 1_000;

@@ -4,16 +4,17 @@ import type { Registry } from "prom-client";
 import type { Logger } from "../log.ts";
 import { gauge } from "../metrics.ts";
 import { OperatorError } from "../operator-error.ts";
-import { type Engine, engineOf } from "./engine.ts";
+import { type Engine, engineBehind, engineOf } from "./engine.ts";
 import {
   acquireConnection,
   discardAllConnections,
+  isSqlite,
   openConnections,
   type PooledConnection,
   poolUse,
   releaseConnection,
 } from "./knex-internals.ts";
-import { askAgain, engineBehind, isSqlite } from "./open.ts";
+import { askAgain } from "./open.ts";
 import { serverQuestionSql } from "./server-question.ts";
 
 /** How often the settings are read again: an operator can change them while connections are open. */

@@ -5,14 +5,15 @@
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
 import { isRetryable, provesUndone } from "./database-errors.ts";
+import { engineBehind } from "./engine.ts";
 import {
   acquireConnection,
   discardConnection,
+  isSqlite,
   type PooledConnection,
   releaseConnection,
   sendQuery,
 } from "./knex-internals.ts";
-import { engineBehind, isSqlite } from "./open.ts";
 
 /** A statement as the database gets it. */
 export interface Statement {

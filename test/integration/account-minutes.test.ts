@@ -4,8 +4,9 @@ import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts"
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { createUsageStore, type UsageStore } from "../../gateway/accounts/usage/usage-store.ts";
+import { isSqlite } from "../../runtime/database/knex-internals.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
-import { isSqlite, openDatabase } from "../../runtime/database/open.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { request } from "../support/http.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";

@@ -6,9 +6,9 @@ import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts"
 import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
-import { discardAllConnections } from "../../runtime/database/knex-internals.ts";
+import { discardAllConnections, isSqlite } from "../../runtime/database/knex-internals.ts";
 import { type Migration, migrate, migrateDatabase } from "../../runtime/database/migrations.ts";
-import { databaseDefaults, isSqlite, openDatabase } from "../../runtime/database/open.ts";
+import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import { bothIn, command, outputOf, schemas, stepsOf } from "../support/migrate-command.ts";
 import { connectMysql } from "../support/mysql-client.ts";

@@ -4,8 +4,9 @@ import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/
 import { createKey, type StoredKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { type RotatedKey, rotateKey } from "../../gateway/accounts/keys/key-rotation.ts";
 import { createKeyStore, type KeyStore } from "../../gateway/accounts/keys/key-store.ts";
+import { isSqlite } from "../../runtime/database/knex-internals.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
-import { isSqlite, openDatabase } from "../../runtime/database/open.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { testPepper } from "../support/made-keys.ts";
 import { suiteStack } from "../support/stack.ts";

@@ -1,7 +1,7 @@
 /** The schema of accounts, keys and their use. */
 import type { Knex } from "knex";
+import { isSqlite } from "../../../runtime/database/knex-internals.ts";
 import { createTable, dropColumn, type Migration } from "../../../runtime/database/migrations.ts";
-import { isSqlite } from "../../../runtime/database/open.ts";
 
 /**
  * The gateway's schema: accounts, their keys and their use of the API. All times are Unix milliseconds.

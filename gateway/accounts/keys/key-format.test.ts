@@ -20,7 +20,7 @@ test("a new key is well-formed and has the hash that is stored of it, whatever i
       expect(key).toMatch(new RegExp(`^ps_${env}_[0-9A-Za-z]{38}$`));
       expect(isWellFormed(key)).toBe(true);
       const keyHash = ownKeyHasher([pepper])(key);
-      expect(storedKey(key, pepper)).toEqual({ keyHash, env, pepper: pepperFingerprint(pepper) });
+      expect(storedKey(key, pepper)).toEqual({ keyHash, env, pepperFingerprint: pepperFingerprint(pepper) });
     }
   }
 });

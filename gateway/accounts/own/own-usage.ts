@@ -2,9 +2,9 @@
 import type { Request, RequestHandler } from "express";
 import type { Admission } from "../../admission/admission.ts";
 import { unavailable } from "../../admission/admission-errors.ts";
+import { writeJson } from "../../http/json.ts";
 import { queryOf, readWholeNumber } from "../../http/query.ts";
 import { contextOf, reverifyAfter } from "../../http/request-context.ts";
-import { writeJson } from "../../http/respond.ts";
 import type { UsageRecorder } from "../usage/usage-recorder.ts";
 
 export interface UsageOptions {

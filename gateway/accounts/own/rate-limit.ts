@@ -1,8 +1,8 @@
 /** GET /rate_limit: what a caller has left, whether it is banned, and what its key allows. */
 import type { RequestHandler } from "express";
 import type { Admission } from "../../admission/admission.ts";
+import { writeJson } from "../../http/json.ts";
 import { contextOf, hasWaited } from "../../http/request-context.ts";
-import { writeJson } from "../../http/respond.ts";
 import { type Scope, scopes } from "../keys/principal.ts";
 
 export interface RateLimitOptions {

@@ -3,11 +3,10 @@ import type { Request, RequestHandler } from "express";
 import type { AccountGuard } from "../../admission/account-guard.ts";
 import { invalidKey, unavailable } from "../../admission/admission-errors.ts";
 import { ApiError } from "../../http/api-error.ts";
-import { checkMediaType, parseJson, postTypes } from "../../http/json.ts";
+import { checkMediaType, parseJson, postTypes, writeJson } from "../../http/json.ts";
 import { noneNamed } from "../../http/request.ts";
 import { readWholeBody, type WholeBodyOptions } from "../../http/request-body.ts";
 import { contextOf } from "../../http/request-context.ts";
-import { writeJson } from "../../http/respond.ts";
 import { createKey, storedKey } from "../keys/key-format.ts";
 import type { RotatedKey, Rotation, RotationRefusal } from "../keys/key-rotation.ts";
 

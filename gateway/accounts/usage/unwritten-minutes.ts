@@ -49,7 +49,8 @@ export class UnwrittenMinutes {
         const some = accounts.take(Math.min(size, left));
         const part = Array.from(some, ([accountId, counts]) => ({ accountId, minuteStartMs, ...counts }));
         yield part;
-        for (const written of part) this.#subtract(written);
+        if (this.#minutes.get(minuteStartMs) !== ofMinute) continue; // lost, and perhaps begun again
+        for (const written of part) this.#subtract(ofMinute, written);
       }
     }
   }
@@ -69,10 +70,8 @@ export class UnwrittenMinutes {
     return counts;
   }
 
-  #subtract({ accountId, minuteStartMs, requests, refused }: AccountMinute): void {
-    const ofMinute = this.#minutes.get(minuteStartMs);
-    const counts = ofMinute?.get(accountId);
-    if (!ofMinute || !counts) return; // lost meanwhile
+  #subtract(ofMinute: Map<string, Counts>, { accountId, minuteStartMs, requests, refused }: AccountMinute): void {
+    const counts = ofMinute.get(accountId)!;
     counts.requests -= requests;
     counts.refused -= refused;
     if (counts.requests > 0) return;

@@ -151,6 +151,21 @@ describe("the use of keys", () => {
     expect(deprecated).toMatchObject([{ accountId: "a1", requests: 2 }]);
   });
 
+  test("has the last use of each key after a failed write, also of those that are used no more", async () => {
+    const { recorder, clock, use, touched, faults } = setUp();
+    use("a");
+    use("b");
+    faults.touch = 1;
+    await recorder.save();
+    clock.nowMs += minute;
+    use("b");
+    await recorder.close();
+    expect(Object.fromEntries(touched)).toEqual({ "key of a": start, "key of b": start + minute });
+    touched.clear();
+    await recorder.close();
+    expect(touched.size).toBe(0);
+  });
+
   test("is kept by minutes while the database is away, for 300,000 at most: the oldest are lost", async () => {
     const { recorder, clock, use, added, faults } = setUp();
     for (let i = 0; i < 5; i++) {

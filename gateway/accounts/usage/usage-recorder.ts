@@ -46,7 +46,8 @@ export class UsageRecorder {
   readonly #options: UsageRecorderOptions;
   readonly #timer: NodeJS.Timeout;
   readonly #minutes = new UnwrittenMinutes();
-  #lastUse = new Map<string, number>();
+  /** Of the keys that were used since their last use was written. */
+  readonly #lastUse = new Map<string, number>();
   /** By day, account and operation. */
   #deprecatedUse = new Map<string, DeprecatedUse>();
   /** The write under way. */
@@ -125,9 +126,9 @@ export class UsageRecorder {
   }
 
   async #writeLastUse(): Promise<void> {
-    const lastUse = this.#lastUse;
-    this.#lastUse = new Map();
-    await this.#options.store.touch([...lastUse].map(([keyId, atMs]) => ({ keyId, atMs })));
+    const uses = Array.from(this.#lastUse, ([keyId, atMs]) => ({ keyId, atMs }));
+    await this.#options.store.touch(uses);
+    for (const { keyId, atMs } of uses) if (this.#lastUse.get(keyId) === atMs) this.#lastUse.delete(keyId);
   }
 
   async #writeDeprecatedUse(): Promise<void> {

@@ -20,8 +20,11 @@ export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" |
 const defaultLimit = 20;
 const maxLimit = 100;
 
-/** Maximum reads of histories at a time, which accounts share out: as many as inventory-svc lets wait. */
-const maxReads = 100;
+/**
+ * Maximum histories that are read at a time, which accounts share out. They keep ten services busy, which read 2 at a
+ * time each. A service lets 100 wait: what one account asks of many gateways must leave places there to others.
+ */
+const maxReads = 20;
 
 /** GET /inventory/{petId}/history: the changes of an entry as of the request or later, the newest first. */
 export function getInventoryHistory({ stock, admission, ...sending }: HistoryOptions): RequestHandler {

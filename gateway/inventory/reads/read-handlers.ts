@@ -1,10 +1,10 @@
 /** The handlers of the operations that read the inventory. */
 import type { Request, RequestHandler, Response } from "express";
 import type { Admission } from "../../admission/admission.ts";
+import { writeJson } from "../../http/json.ts";
 import { queryOf } from "../../http/query.ts";
 import { acceptsGzip, matchesEtag } from "../../http/request.ts";
 import { contextOf, hasWaited, reverifyAfter } from "../../http/request-context.ts";
-import { writeJson } from "../../http/respond.ts";
 import { readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
 import { findEntry, type RenderedEntry } from "../list/chunks.ts";

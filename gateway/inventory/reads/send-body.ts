@@ -1,9 +1,9 @@
 /** Sends the body of a read as fast as its reader takes it, and bounds what slow readers cost. */
 import type { ServerResponse } from "node:http";
 import type { Request, Response } from "express";
+import { jsonType } from "../../http/json.ts";
 import { forgetHead } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
-import { jsonType } from "../../http/respond.ts";
 import type { PinnedBodies } from "../list/pinned-bodies.ts";
 import type { Body } from "../list/snapshot.ts";
 

@@ -5,11 +5,10 @@ import type { Changed } from "../../../client/index.ts";
 import type { AccountGuard } from "../../admission/account-guard.ts";
 import type { Admission } from "../../admission/admission.ts";
 import { ApiError } from "../../http/api-error.ts";
-import { checkMediaType, patchTypes, postTypes } from "../../http/json.ts";
+import { checkMediaType, patchTypes, postTypes, writeJson } from "../../http/json.ts";
 import { untilLeaveIsKnown } from "../../http/leaving-clients.ts";
 import { readWholeBody, type WholeBodyOptions } from "../../http/request-body.ts";
 import { contextOf, hasWaited } from "../../http/request-context.ts";
-import { writeJson } from "../../http/respond.ts";
 import {
   type AskedAdjustment,
   type AskedUpdate,
