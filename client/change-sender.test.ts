@@ -42,6 +42,21 @@ async function send(
   return { outcomes, petIds: sent.map((each) => each.changes.map(({ petId }) => petId)), sent, leftMs, repeats };
 }
 
+test("the reason of an outage stays when a repeat meets only the end of its time", async () => {
+  const outOfTime = notSent("no service took the change in time", undefined, "DEADLINE_EXCEEDED");
+  let attempts = 1;
+  const untilTheSecond = async () => {
+    attempts += 1;
+    if (attempts > 2) throw new Error("the caller has left");
+    return true;
+  };
+  for (const request of [{ changes }, keyed]) {
+    attempts = 1;
+    const { outcomes, repeats } = await send([thrice(undone), thrice(outOfTime)], request, untilTheSecond);
+    expect({ outcomes, repeats }).toEqual({ outcomes: thrice(undone), repeats: 2 });
+  }
+});
+
 describe("an outcome is the last one", () => {
   const outcomes = { success: entry(1n), refused, full, undone, lost };
   const none = undefined;

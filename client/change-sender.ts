@@ -137,9 +137,11 @@ class KnownOutcomes {
     const found = await send(this.#unsettled.map((place) => this.#request.changes[place]!));
     const earlier = this.#unsettled.map((place) => this.outcomes[place]);
     const settled = settledBy(this.#request, found, earlier, earlierMayHappen);
-    // What may have happened stays unknown until a repeat settles it.
+    // What may have happened stays unknown until a repeat settles it. The reason of an outage stays, too, when the last
+    // attempt has only met the end of its time.
     for (const [i, place] of this.#unsettled.entries()) {
-      if (settled[i] || !mayHaveHappened(earlier[i])) this.outcomes[place] = found[i]!;
+      const isOutage = earlier[i] !== undefined && isOutOfTime(found[i]!);
+      if (settled[i] || !(mayHaveHappened(earlier[i]) || isOutage)) this.outcomes[place] = found[i]!;
     }
     this.#unsettled = this.#unsettled.filter((_, i) => !settled[i]);
     if (this.isOnce && found.some(isUnanswered)) this.#mayHappenUntilMs = Math.max(this.#mayHappenUntilMs, untilMs);
@@ -191,6 +193,13 @@ function settlesEarlier(outcome: ChangeOutcome, earlierMayHappen: boolean): bool
 /** Whether no service has said what became of a change that was sent, so that a service may still make it. */
 function isUnanswered(outcome: ChangeOutcome): boolean {
   return mayHaveHappened(outcome) && (outcome as InventoryError).errorReason === undefined;
+}
+
+/** Whether an attempt has ended before a service could be reached. */
+function isOutOfTime(outcome: ChangeOutcome): boolean {
+  return (
+    outcome instanceof InventoryError && outcome.code === "DEADLINE_EXCEEDED" && outcome.errorReason === "NOT_SENT"
+  );
 }
 
 /** Whether a change was refused because a queue is full: that of this client or that of a service. */
