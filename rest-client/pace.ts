@@ -34,7 +34,7 @@ export class Windows {
    * unknown.
    */
   #lostAt = 0;
-  /** Number of the latest request with an answer that told the windows. */
+  /** Number of the latest request whose answer was taken over, even one without the headers of the windows. */
   #latestTold = 0;
   #latestMs = Number.NEGATIVE_INFINITY;
   #probe = { number: 0, sentMs: 0 };
@@ -191,7 +191,7 @@ export class Pace {
     this.#next();
   }
 
-  /** Ends a request that got no answer, or one that does not tell what is left. */
+  /** Ends a request that got no answer, one of 5xx, or an error that tells windows other than the account's. */
   lose(number: number): void {
     this.#windows.lose(number);
     this.#next();

@@ -220,7 +220,7 @@ export class Connection {
     this.#open = undefined;
     this.#cuts = 0;
     if (this.#parsed !== "requests") return this.close();
-    // In a turn of its own: all requests that need no I/O would be answered in this one, before those of other clients.
+    // In a later turn: otherwise this one would answer all waiting requests that need no I/O before those of others.
     if (this.#waiting.length > 0) setImmediate(this.#goOn);
     else if (this.#end !== undefined) this.#finish();
   };

@@ -37,8 +37,8 @@ const refuseCompressed = forEachCall((call) => {
 });
 
 /**
- * Begins no handler on a call that is over, because its time was or a further message was refused. grpc-js 1.14.7 does
- * so when the request ends, and never tells that handler that the call has ended: its place would be taken for ever.
+ * Begins no handler on a call that is over: its time has run out, or a further message was refused. grpc-js 1.14.7
+ * begins one when the request ends, and never tells it that the call has ended: its place would be taken for ever.
  */
 const beginNothingLate = forEachCall((call) => {
   const { start } = call;

@@ -1,4 +1,4 @@
-/** Opens SQLite, and checks what it says nothing about, or too late: its files. */
+/** Opens SQLite, and checks its files: SQLite itself tells what is wrong with them too late, or not at all. */
 import { accessSync, constants, existsSync, mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";

@@ -73,7 +73,7 @@ export class PinnedBodies {
     return () => this.#end(reader);
   }
 
-  /** Cuts readers off for one more reader of a body; where more of them have to go, also for the next ones. */
+  /** Makes room for one more reader of a body. If readers have to be cut off for it, room for the next ones, too. */
   #makeRoom(body: Body): void {
     const newBytes = this.#bodies.has(body) ? 0 : body.length;
     const excessBytes = () => this.#pieces.bytes + this.#readers * readerBytes + newBytes - 2 * this.#longest;

@@ -185,7 +185,7 @@ export class LongPolls {
       this.#timer = undefined;
       // A failure is ignored here: each request reads again when it goes on. The check belongs to the trace of none.
       traces.with(ROOT_CONTEXT, () => this.#options.list.readFresh()).catch(() => {});
-      this.#checkKeys(); // whatever the list waits for
+      this.#checkKeys(); // even while the check of the list waits
       this.#watch();
     }, checkMs);
   }

@@ -34,8 +34,9 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  * Every change that has an effect takes the next revision of the whole stock, and revisions are committed in order: a
  * caller that has seen revision 7 has seen everything up to 7. An item carries the revision that last changed it.
  *
- * Every refusal carries google.rpc details, but for two: RESOURCE_EXHAUSTED for a message of more than 2 MiB, and
- * UNIMPLEMENTED for compressed messages. After any other status without details a change may have happened.
+ * Every refusal carries google.rpc details, but for three: RESOURCE_EXHAUSTED for a message of more than 2 MiB,
+ * UNIMPLEMENTED for compressed messages, and INTERNAL for a message that cannot be decoded or has more than 100,000
+ * numbers. After a status without details, other than the first two, a change may have happened.
  *
  * The details always have an ErrorInfo of the domain "petstore.inventory.v1", with one of the reasons below; BadRequest
  * names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that NOT_FOUND and ALREADY_EXISTS are
@@ -229,8 +230,8 @@ export interface CheckInventoryResponse {
   /** Entries that were made, changed or removed, in the order of their revisions, in their latest state. */
   items: InventoryItem[];
   /**
-   * The answer continues in the next message. The position holds only after the last message, but a caller may give up
-   * the stream here and ask for the rest from this position.
+   * The answer continues in the next message. Only the position of the last message is that of a whole state, but a
+   * caller may give up the stream here and ask for the rest from the position of this message.
    */
   more: boolean;
   /**
@@ -324,16 +325,17 @@ export interface ApplyChangesRequest {
 
 /**
  * Changes of one caller, decided in one transaction. Each stands alone, unless the group is all_or_nothing. Three
- * faults refuse all changes of their group in both cases: a malformed change, the record of another request under a
- * key or request_id, and a request_id that two changes have.
+ * faults refuse all changes of their group in both cases: a malformed change, a key or request_id that was used for
+ * another request, and a request_id that two changes have.
  */
 export interface ChangeGroup {
   /** 1 to 100. With a key, and where they are all or nothing, their pet_ids differ. */
   changes: Change[];
   /**
-   * How long the caller waits, in milliseconds. The server counts from when it accepted the stream. The caller counts
-   * from when it got the headers, so the server gives up first. What is not decided by then never happens. So a message
-   * that comes late does nothing, whatever it was that delayed it. Required, and more than 0.
+   * The end of the caller's wait, in milliseconds since the stream was accepted, not since this message was sent. The
+   * server counts from when it sent the headers, the caller from when it got them, so the server gives up first. What
+   * is not decided by then never happens. So a message that comes late does nothing, whatever it was that delayed it.
+   * Required, and more than 0.
    */
   deadlineMs: number;
   /**
