@@ -4,14 +4,8 @@ import type { Body } from "./snapshot.ts";
 /** What a response under way costs beside its body: its request, its part of the connection, timers, in bytes. */
 const readerBytes = 32 * 1024;
 
-/** Maximum readers that are cut off for a new one, so that it does not hold up the event loop. */
-const cutTogether = 32;
-
-/**
- * A search for readers to cut off frees a sixteenth of the bound, so that it pays for many new ones. Accounts within a
- * sixteenth of the one that takes the most count as equals.
- */
-const nearly = 15 / 16;
+/** The share of the bound that is taken after a search for slow readers, so that one search makes room for many. */
+const takenAfter = 15 / 16;
 
 /** A body that is read. */
 interface Pinned {
@@ -29,6 +23,9 @@ interface Reader {
   readonly cutOff: () => void;
 }
 
+/** The readers of an account by body. The body that it began to read first comes first, and so does its first reader. */
+type AccountReaders = Map<Pinned, Set<Reader>>;
+
 /**
  * Bounds the memory that slow readers take. While a body is sent, it keeps its pieces alive, even when newer snapshots
  * have replaced them. Bodies share the pieces that did not change between them, and a shared piece counts once. Each
@@ -41,7 +38,7 @@ export class PinnedBodies {
   readonly #maxBytes: number;
   /** The bodies that are read. */
   readonly #bodies = new Map<Body, Pinned>();
-  readonly #accounts = new Map<string, Account>();
+  readonly #accounts = new Map<string, AccountReaders>();
   readonly #pieces = new Pieces();
   #readers = 0;
   /** The length of the longest body so far. It never falls: the end of a long body would cut off many readers. */
@@ -64,10 +61,10 @@ export class PinnedBodies {
     this.#makeRoom(body);
     const pinned = this.#bodies.get(body) ?? { body, newBytes: this.#pieces.add(body), readers: 0 };
     this.#bodies.set(body, pinned);
-    const account = this.#accounts.get(accountId) ?? new Account();
-    this.#accounts.set(accountId, account);
+    const ofAccount: AccountReaders = this.#accounts.get(accountId) ?? new Map();
+    this.#accounts.set(accountId, ofAccount);
     const reader = { accountId, pinned, cutOff };
-    account.add(reader);
+    ofAccount.set(pinned, (ofAccount.get(pinned) ?? new Set()).add(reader));
     pinned.readers += 1;
     this.#readers += 1;
     return () => this.#end(reader);
@@ -75,31 +72,38 @@ export class PinnedBodies {
 
   /** Makes room for one more reader of a body. If readers have to be cut off for it, room for the next ones, too. */
   #makeRoom(body: Body): void {
-    const newBytes = this.#bodies.has(body) ? 0 : body.length;
-    const excessBytes = () => this.#pieces.bytes + this.#readers * readerBytes + newBytes - 2 * this.#longest;
+    const newBytes = () => (this.#bodies.has(body) ? 0 : body.length); // a cut may end its last reader
+    const excessBytes = () => this.#pieces.bytes + this.#readers * readerBytes + newBytes() - 2 * this.#longest;
     if (excessBytes() < this.#maxBytes) return;
-    for (const reader of this.#slowest().take(cutTogether)) {
-      if (excessBytes() < this.#maxBytes * nearly) return;
+    for (const reader of this.#slowest()) {
       this.#end(reader);
       reader.cutOff();
+      if (excessBytes() < this.#maxBytes * takenAfter) return;
     }
   }
 
-  /** The readers to cut off, each of which has to end before the next one is asked for. */
+  /** Gives the readers to cut off. Each has to end before the next one is asked for. */
   *#slowest(): Generator<Reader, void> {
-    while (this.#accounts.size > 0) {
-      let mostBytes = 0;
-      for (const { bytes } of this.#accounts.values()) mostBytes = Math.max(mostBytes, bytes);
-      for (const account of this.#accounts.values()) while (account.bytes >= mostBytes * nearly) yield account.first;
+    // The lightest account first. Of equals, the one that has read for longest comes last.
+    const accounts = Array.from(this.#accounts.values(), weigh).reverse();
+    accounts.sort((one, other) => bytesOf(one) - bytesOf(other));
+    for (let account = accounts.pop(); account; account = accounts.pop()) {
+      const [pinned, readers] = account.readers.entries().next().value!;
+      yield readers.values().next().value!;
+      account.count -= 1;
+      if (!account.readers.has(pinned)) account.newBytes -= pinned.newBytes;
+      if (account.count > 0) insert(account, accounts);
     }
   }
 
   /** Counts out a reader. Does nothing for one that was cut off before. */
   #end(reader: Reader): void {
     const { accountId, pinned } = reader;
-    const account = this.#accounts.get(accountId);
-    if (!account?.delete(reader)) return;
-    if (account.bytes === 0) this.#accounts.delete(accountId);
+    const ofAccount = this.#accounts.get(accountId);
+    const readers = ofAccount?.get(pinned);
+    if (!readers?.delete(reader)) return;
+    if (readers.size === 0) ofAccount!.delete(pinned);
+    if (ofAccount!.size === 0) this.#accounts.delete(accountId);
     this.#readers -= 1;
     pinned.readers -= 1;
     if (pinned.readers > 0) return;
@@ -108,50 +112,40 @@ export class PinnedBodies {
   }
 }
 
-/** What an account reads. */
-class Account {
-  /** By body. The body that it began to read first comes first, and so does the first reader of each. */
-  readonly #readers = new Map<Pinned, Set<Reader>>();
-  /** What its bodies had new when they were pinned, and its readers. */
-  #sumBytes = 0;
-  /** The length of its longest body so far. */
-  #longest = 0;
+/** An account in a search for slow readers. */
+interface Weighed {
+  readonly readers: AccountReaders;
+  count: number;
+  /** Sum over its bodies. */
+  newBytes: number;
+  /** The length of its longest body, all of whose pieces others may have pinned before. */
+  readonly longest: number;
+}
 
-  /**
-   * The bytes that it takes. To save work it does not look at the pieces again: each body counts with the bytes that
-   * were new when it was pinned, but the oldest one with the length of the longest.
-   */
-  get bytes(): number {
-    const [oldest] = this.#readers.keys();
-    return oldest ? this.#sumBytes - oldest.newBytes + this.#longest : 0;
+function weigh(readers: AccountReaders): Weighed {
+  const weighed = { readers, count: 0, newBytes: 0, longest: 0 };
+  for (const [{ body, newBytes }, { size }] of readers) {
+    weighed.count += size;
+    weighed.newBytes += newBytes;
+    weighed.longest = Math.max(weighed.longest, body.length);
   }
+  return weighed;
+}
 
-  /** The first reader of the oldest body. There has to be one. */
-  get first(): Reader {
-    const [readers] = this.#readers.values();
-    const [first] = readers!;
-    return first!;
-  }
+/** The bytes that an account takes: with bodies that share pieces, at least those of its longest. */
+function bytesOf({ count, newBytes, longest }: Weighed): number {
+  return count * readerBytes + Math.max(newBytes, longest);
+}
 
-  add(reader: Reader): void {
-    const { pinned } = reader;
-    const readers = this.#readers.get(pinned) ?? new Set();
-    if (readers.size === 0) this.#sumBytes += pinned.newBytes;
-    this.#readers.set(pinned, readers.add(reader));
-    this.#sumBytes += readerBytes;
-    this.#longest = Math.max(this.#longest, pinned.body.length);
+/** Inserts an account before those that take as much, and after the lighter ones. */
+function insert(account: Weighed, accounts: Weighed[]): void {
+  let [low, high] = [0, accounts.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (bytesOf(accounts[middle]!) < bytesOf(account)) low = middle + 1;
+    else high = middle;
   }
-
-  /** @returns whether it was there */
-  delete(reader: Reader): boolean {
-    const { pinned } = reader;
-    const readers = this.#readers.get(pinned);
-    if (!readers?.delete(reader)) return false;
-    this.#sumBytes -= readerBytes;
-    if (readers.size > 0) return true;
-    this.#sumBytes -= pinned.newBytes;
-    return this.#readers.delete(pinned);
-  }
+  accounts.splice(low, 0, account);
 }
 
 /** What a body's list of pieces takes for each piece, in bytes. */
