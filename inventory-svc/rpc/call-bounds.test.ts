@@ -3,7 +3,7 @@ import { type ClientHttp2Session, connect, constants } from "node:http2";
 import { gzipSync } from "node:zlib";
 import { ServerCredentials } from "@grpc/grpc-js";
 import { ReflectionV1Implementation } from "@grpc/reflection/build/src/implementations/reflection-v1.js";
-import { BatchGetInventoryItemsRequest } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { ApplyChangesRequest, Change, ChangeGroup } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Position } from "../../proto/pet.ts";
 import { connectInventory } from "../../test/support/grpc.ts";
 import { suiteStack } from "../../test/support/stack.ts";
@@ -16,6 +16,7 @@ import { serverStream } from "./served-calls.ts";
 const { jest } = import.meta;
 const stack = suiteStack();
 const path = (call: string) => `/petstore.inventory.v1.InventoryService/${call}`;
+const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const framed = (message: Buffer, isCompressed = 0) => {
   const head = Buffer.from([isCompressed, 0, 0, 0, 0]);
   head.writeUInt32BE(message.length, 1);
@@ -86,16 +87,17 @@ test.each([path("GetInventoryItem"), path("ApplyChanges"), "/grpc.health.v1.Heal
   },
 );
 
+const manyRevisions = Change.create({ petId: 1n, expectedRevisions: Array(1_000_000).fill(1n) });
+
 test.each([
-  ["a million empty groups", "ApplyChanges", Buffer.alloc(2_000_000, Buffer.from([10, 0]))],
+  ["a million empty groups", Buffer.alloc(2_000_000, Buffer.from([10, 0]))],
   [
-    "a million ids",
-    "BatchGetInventoryItems",
-    Buffer.from(BatchGetInventoryItemsRequest.encode({ petIds: Array(1_000_000).fill(1n) }).finish()),
+    "a million revisions",
+    Buffer.from(ApplyChangesRequest.encode({ groups: [ChangeGroup.create({ changes: [manyRevisions] })] }).finish()),
   ],
-])("a message of %s is given up while it is decoded", async (_, call, message) => {
+])("a message of %s is given up while it is decoded", async (_, message) => {
   const session = connectTo(await serve());
-  const status = await statusAfter(session, path(call), framed(message));
+  const status = await statusAfter(session, path("ApplyChanges"), framed(message));
   expect(decodeURIComponent(status)).toBe("13 Error deserializing request");
 });
 
@@ -180,6 +182,21 @@ test.each(["v1", "v1alpha"])("reflection %s makes no answer before the one befor
   expect(reflect).toHaveBeenCalledTimes(1);
   reflect.mockRestore();
 });
+
+test.each([path("GetInventoryItem"), path("CheckInventory"), "/grpc.health.v1.Health/Check", reflection])(
+  "a message of more than 64 KiB is refused before it has come: %s",
+  async (call) => {
+    const stream = open(connectTo(await serve()), call).resume();
+    const trailers = once(stream, "trailers");
+    const response = once(stream, "response");
+    stream.write(framed(Buffer.alloc(64 * 1024 + 1)).subarray(0, 5));
+    const [answer] = await Promise.race([
+      trailers,
+      response.then(([head]) => (head["grpc-status"] ? [head] : trailers)),
+    ]);
+    expect(answer["grpc-status"]).toBe("8");
+  },
+);
 
 test("a connection carries at most 1,024 calls at a time", async () => {
   const [settings] = await once(connectTo(await serve()), "remoteSettings");
@@ -273,6 +290,27 @@ describe("within bounds of time", () => {
     },
   );
 
+  test.each([path("CheckInventory"), path("ApplyChanges"), reflection])(
+    "a stream that the service has ended keeps what came of a message for 15 s: %s",
+    async (call) => {
+      const session = connectTo(await serve());
+      await once(session, "remoteSettings");
+      const stream = open(session, call).resume();
+      stream.write(framed(Buffer.alloc(60_000)).subarray(0, -1));
+      await once(stream, "response");
+      await exchange(session);
+      jest.advanceTimersByTime(8_000);
+      await once(stream, "trailers");
+      await exchange(session);
+      jest.advanceTimersByTime(14_500);
+      await exchange(session);
+      expect(stream.closed).toBe(false);
+      jest.advanceTimersByTime(1_000);
+      await exchange(session);
+      expect([stream.closed, stream.rstCode]).toEqual([true, constants.NGHTTP2_CANCEL]);
+    },
+  );
+
   test("an answer to a caller that has left is not kept", async () => {
     const asked = Promise.withResolvers<void>();
     const answer = Promise.withResolvers<void>();
@@ -297,7 +335,7 @@ describe("within bounds of time", () => {
 
   test("a stop ends a stream of reflection that its caller keeps open", async () => {
     const { server, address } = await start();
-    const stream = open(connectTo(address), "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo").resume();
+    const stream = open(connectTo(address), reflection).resume();
     await once(stream, "response");
     const trailers = once(stream, "trailers");
     const closed = server.close(60_000);

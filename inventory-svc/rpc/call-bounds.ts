@@ -17,6 +17,7 @@ interface BaseCall extends ServerInterceptingCallInterface {
   readonly incomingEncoding: string;
   readonly cancelled: boolean;
   readonly stream: Http2Stream;
+  readonly decoder: { maxReadMessageLength: number };
 }
 
 type Method = Parameters<ServerInterceptor>[0];
@@ -51,15 +52,24 @@ const beginNothingLate = forEachCall((call) => {
   };
 });
 
-/** The longest time for a request of one message to arrive. */
+/** Maximum bytes of a message, but for that of many changes: a thousand petIds take 10 KB. */
+const maxQuestionBytes = 64 * 1024;
+
+/** Refuses messages that are longer than any valid one. Until a message is whole, a connection keeps 1,024 of them. */
+const refuseLong = forEachCall((call, { path }) => {
+  if (path !== InventoryServiceService.applyChanges.path) call.decoder.maxReadMessageLength = maxQuestionBytes;
+});
+
+/** The longest time for a request of one message to arrive, and for the end of a request that was answered before. */
 const maxArrivalMs = 15_000;
 
 /**
- * Resets a call of one message whose request does not end. grpc-js 1.14.7 keeps the message, decoded, until then, also
- * after the deadline of the call.
+ * Resets a call whose request does not end. grpc-js 1.14.7 keeps what has come of a message until then, also after the
+ * deadline of the call and after its answer.
  */
-const endArrivals = forEachCall((call, { requestStream }) => {
-  if (!requestStream) resetUnless("end", call.stream, maxArrivalMs);
+const endArrivals = forEachCall(({ stream }, { requestStream }) => {
+  if (!requestStream) resetUnless("end", stream, maxArrivalMs);
+  else stream.once("finish", () => resetUnless("end", stream, maxArrivalMs));
 });
 
 /**
@@ -80,7 +90,7 @@ const endUntaken = forEachCall((call, { responseStream }) => {
 });
 
 /** What the server does to every call before its handler. */
-export const boundCalls = [refuseCompressed, beginNothingLate, endArrivals, endUntaken];
+export const boundCalls = [refuseCompressed, refuseLong, beginNothingLate, endArrivals, endUntaken];
 
 /** Ends a call before its handler starts. @returns the call, for grpc-js */
 export function refuseCall(
