@@ -69,8 +69,8 @@ export class Strikes {
     const nowMs = now();
     const entry = this.#entryOf(familyId, nowMs);
     const untilMs = nowMs + waitMs;
-    // A wait that ends at another time is a new one: its window has just begun, or a higher limit or the return of Redis
-    // has cut the wait before short. A difference of up to `underWayMs` is due to clocks and slow decisions.
+    // A wait that ends at another time is a new one: its window has just begun, or the wait before was cut short, by a
+    // higher limit or the return of Redis. A difference of up to `underWayMs` is due to clocks and slow decisions.
     const isFirst = nowMs >= entry.untilMs || Math.abs(untilMs - entry.untilMs) > underWayMs;
     if (isFirst) {
       entry.toldAtMs = nowMs;

@@ -23,7 +23,7 @@ interface Reader {
   readonly cutOff: () => void;
 }
 
-/** The readers of an account by body. The body that it began to read first comes first, and so does its first reader. */
+/** The readers of an account, by body. The body that it began to read first comes first, and its first reader, too. */
 type AccountReaders = Map<Pinned, Set<Reader>>;
 
 /**
