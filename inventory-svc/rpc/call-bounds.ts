@@ -52,12 +52,16 @@ const beginNothingLate = forEachCall((call) => {
   };
 });
 
-/** Maximum bytes of a message, but for that of many changes: a thousand petIds take 10 KB. */
-const maxQuestionBytes = 64 * 1024;
+/** Maximum bytes of a message, but for that of ApplyChanges: a hundred adjustments with their reasons take 103 KB. */
+const maxQuestionBytes = 128 * 1024;
 
-/** Refuses messages that are longer than any valid one. Until a message is whole, a connection keeps 1,024 of them. */
+/** Maximum bytes of a message to the services of gRPC itself, which need no role: for health and reflection. */
+const maxOpenBytes = 4 * 1024;
+
+/** Refuses messages that are longer than any valid one: a connection keeps 1,024 of them until each is whole. */
 const refuseLong = forEachCall((call, { path }) => {
-  if (path !== InventoryServiceService.applyChanges.path) call.decoder.maxReadMessageLength = maxQuestionBytes;
+  if (path.startsWith("/grpc.")) call.decoder.maxReadMessageLength = maxOpenBytes;
+  else if (path !== InventoryServiceService.applyChanges.path) call.decoder.maxReadMessageLength = maxQuestionBytes;
 });
 
 /** The longest time for a request of one message to arrive, and for the end of a request that was answered before. */
@@ -69,7 +73,8 @@ const maxArrivalMs = 15_000;
  */
 const endArrivals = forEachCall(({ stream }, { requestStream }) => {
   if (!requestStream) resetUnless("end", stream, maxArrivalMs);
-  else stream.once("finish", () => resetUnless("end", stream, maxArrivalMs));
+  // NO_ERROR lets the caller read its answers on (RFC 9113, section 8.1).
+  else stream.once("finish", () => resetUnless("end", stream, maxArrivalMs, constants.NGHTTP2_NO_ERROR));
 });
 
 /**
@@ -113,14 +118,14 @@ export function resetCall(call: object): void {
 }
 
 /** Resets a call after a time, unless an event of its stream comes before. */
-function resetUnless(event: "end" | "close", stream: Http2Stream, ms: number): void {
+function resetUnless(event: "end" | "close", stream: Http2Stream, ms: number, code?: number): void {
   if (stream.destroyed) return; // no event comes any more
-  const timer = setTimeout(() => reset(stream), ms);
+  const timer = setTimeout(() => reset(stream, code), ms);
   for (const each of new Set([event, "close"])) stream.once(each, () => clearTimeout(timer));
 }
 
-function reset(stream: Http2Stream): void {
-  stream.close(constants.NGHTTP2_CANCEL);
+function reset(stream: Http2Stream, code = constants.NGHTTP2_CANCEL): void {
+  stream.close(code);
 }
 
 /**

@@ -152,6 +152,32 @@ test("the only reader of the oldest version is not cut off for an account that r
   expect(cut.filter((name) => !name.startsWith("greedy"))).toEqual([]);
 });
 
+describe("slow readers of old bodies are cut off", () => {
+  test.each([5, 7])("and not those of the present list, where %d accounts read slowly", (slow) => {
+    const { hold, cut } = bound(256);
+    let list = newVersion(60);
+    for (let i = 0; i < slow; i++) hold(`slow ${i}`, newVersion(58), `slow ${i}`);
+    const reads: (() => void)[] = [];
+    for (let i = 0; i < 2_000; i++) {
+      if (i % 100 === 0) list = change(list, 2);
+      reads.push(hold(`quick ${i}`, list, `quick ${i % 300}`));
+      if (reads.length > 200) reads.shift()!();
+    }
+    expect(cut.length).toBeGreaterThan(0);
+    expect(cut.filter((name) => name.startsWith("quick"))).toEqual([]);
+  });
+
+  test("and not the other readers of an account that has lost one", () => {
+    const { hold, cut } = bound(25);
+    hold("slow", newVersion(6), "both");
+    const short = newVersion(0);
+    for (let i = 0; i < 400; i++) hold(`quick ${i}`, short, "both");
+    for (let i = 0; i < 8; i++) hold(`slow ${i}`, newVersion(6), `slow ${i}`);
+    expect(cut).toContain("slow");
+    expect(cut.filter((name) => name.startsWith("quick"))).toEqual([]);
+  });
+});
+
 describe("above the bound", () => {
   /** @param accounts that take turns */
   function bound(maxBytes: number, accounts = 1) {

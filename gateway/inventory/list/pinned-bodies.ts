@@ -91,7 +91,7 @@ export class PinnedBodies {
       const [pinned, readers] = account.readers.entries().next().value!;
       yield readers.values().next().value!;
       account.count -= 1;
-      if (!account.readers.has(pinned)) account.newBytes -= pinned.newBytes;
+      if (!account.readers.has(pinned)) account.bodyBytes.pop();
       if (account.count > 0) insert(account, accounts);
     }
   }
@@ -116,25 +116,28 @@ export class PinnedBodies {
 interface Weighed {
   readonly readers: AccountReaders;
   count: number;
-  /** Sum over its bodies. */
-  newBytes: number;
-  /** The length of its longest body, all of whose pieces others may have pinned before. */
-  readonly longest: number;
+  /** The bytes that its bodies take, in order: of the last one, of the last two, and at last of all of them. */
+  readonly bodyBytes: number[];
 }
 
+/**
+ * Weighs an account. Of a body that others read, too, it takes a share. Each body counts with its new bytes, and all
+ * together count at least as the longest: other bodies may have pinned the pieces of all of them before.
+ */
 function weigh(readers: AccountReaders): Weighed {
-  const weighed = { readers, count: 0, newBytes: 0, longest: 0 };
-  for (const [{ body, newBytes }, { size }] of readers) {
-    weighed.count += size;
-    weighed.newBytes += newBytes;
-    weighed.longest = Math.max(weighed.longest, body.length);
-  }
-  return weighed;
+  let [count, newBytes, longest] = [0, 0, 0];
+  const bodyBytes = [...readers].reverse().map(([pinned, { size }]) => {
+    const share = size / pinned.readers;
+    count += size;
+    newBytes += pinned.newBytes * share;
+    longest = Math.max(longest, pinned.body.length * share);
+    return Math.max(newBytes, longest);
+  });
+  return { readers, count, bodyBytes };
 }
 
-/** The bytes that an account takes: with bodies that share pieces, at least those of its longest. */
-function bytesOf({ count, newBytes, longest }: Weighed): number {
-  return count * readerBytes + Math.max(newBytes, longest);
+function bytesOf({ count, bodyBytes }: Weighed): number {
+  return count * readerBytes + bodyBytes.at(-1)!;
 }
 
 /** Inserts an account before those that take as much, and after the lighter ones. */

@@ -34,7 +34,7 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  * Every change that has an effect takes the next revision of the whole stock, and revisions are committed in order: a
  * caller that has seen revision 7 has seen everything up to 7. An item carries the revision that last changed it.
  *
- * Every refusal carries google.rpc details, but for three: RESOURCE_EXHAUSTED for a message of more than 64 KiB (of
+ * Every refusal carries google.rpc details, but for three: RESOURCE_EXHAUSTED for a message of more than 128 KiB (of
  * ApplyChanges 2 MiB), UNIMPLEMENTED for compressed messages, and INTERNAL for a message that cannot be decoded or has
  * more than 100,000 numbers. After a status without details, other than the first two, a change may have happened.
  *
