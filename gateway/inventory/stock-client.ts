@@ -21,7 +21,7 @@ export interface StockClientOptions extends InventoryChannelOptions {
 
 /** The caller that updates are for, by the request that it has sent. */
 export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"> {
-  /** Its arrival, by `performance.now()`: deadlines count from there, whatever the updates wait for. */
+  /** When its request was complete, by `performance.now()`: deadlines count from there, whatever updates wait for. */
   readonly arrivedMs: number;
 }
 
