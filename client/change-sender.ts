@@ -162,7 +162,7 @@ class KnownOutcomes {
  *
  * | Earlier attempts | Made | Decided | Undone | Unknown |
  * |---|---|---|---|---|
- * | nothing, or certainly not made | settled | settled | again where it may help | likewise, if it happens once |
+ * | nothing, or certainly not made | settled | settled | again, if transient | again, if it happens once, too |
  * | may have been made, and may still be | settled | again | again | again |
  * | may have been made, but cannot now | settled | settled | again | again |
  *

@@ -201,7 +201,8 @@ class RepeatedQuestion {
       await session.ask(this.#request, read, silenceMs);
       const { changes } = answer;
       this.#answered.resolve(changes);
-      if (changes.kind === "changes" && changes.more) return; // the rest comes over this session, which `end` gives up
+      // The rest of an answer that is cut off still comes over this session: it is not kept, and `end` gives it up.
+      if (changes.kind === "changes" && changes.more) return;
       this.#asked.delete(session);
       keepSession(session);
     } catch (error) {

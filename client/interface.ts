@@ -13,7 +13,7 @@ export interface InventoryClientOptions extends InventoryChannelOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** A page of the list, with the position to watch from after the whole list has been read. */
+/** A page of the list. Once the whole list has been read, watch from this position. */
 export interface Page {
   readonly position: Position;
   readonly items: readonly ListedItem[];

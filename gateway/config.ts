@@ -16,7 +16,7 @@ import {
 import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
 import { keyEnvPattern } from "./accounts/keys/key-format.ts";
 import { defaultKeyDatabaseUrl, pepperFaults, pepperMinLength } from "./accounts/keys/pepper.ts";
-import { contractPlans, formatPlans, parsePlans, plansFault, plansPattern } from "./accounts/keys/plans.ts";
+import { formatPlans, parsePlans, plansFault, plansPattern, publishedPlans } from "./accounts/keys/plans.ts";
 import { deprecationSettings, sunsetFaults } from "./deprecation-settings.ts";
 import { isRedisUrl } from "./limits/redis-connection.ts";
 
@@ -125,11 +125,11 @@ export const gatewaySettings = {
     "requests a minute without a valid key from one address",
   ),
   PLAN_LIMITS: textLike(plansPattern, ({ input }) => plansFault(String(input)))
-    .default(formatPlans(contractPlans))
+    .default(formatPlans(publishedPlans))
     .transform(parsePlans)
     .meta({
       description: "limits of the plans, requests per minute / per day",
-      shownDefault: formatPlans(contractPlans),
+      shownDefault: formatPlans(publishedPlans),
     }),
   KEY_ROTATION: flag(false).describe(
     "1 enables POST /v1/keys/rotate for keys with the scope keys:rotate; needs INSERT on api_keys; npm start sets it",

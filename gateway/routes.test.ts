@@ -1,4 +1,4 @@
-import { contractPlans } from "./accounts/keys/plans.ts";
+import { publishedPlans } from "./accounts/keys/plans.ts";
 import { AccountGuard, MemoryGuardLimiter, rotationLimit } from "./admission/account-guard.ts";
 import { publishedBanRules } from "./admission/bans.ts";
 import { PinnedBodies } from "./inventory/list/pinned-bodies.ts";
@@ -58,7 +58,7 @@ test("the route table and the OpenAPI document have the same operations, scopes 
 
   const { paths, components } = openApiDocument({
     servers: [],
-    plans: contractPlans,
+    plans: publishedPlans,
     banRules: publishedBanRules,
     addressGuardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,

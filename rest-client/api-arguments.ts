@@ -17,7 +17,7 @@ const listed = (names: readonly string[]) => `{ ${names.join(", ")} }`;
 const maxInt32 = 2_147_483_647;
 const maxInt64 = 2n ** 63n - 1n;
 
-/** Reads an int64. A number must be exact: a larger one may have been rounded already. */
+/** Reads an int64. A number beyond 2^53 is refused: it may have been rounded already. */
 export function toPetId(id: bigint | number): bigint {
   if (typeof id !== "bigint" && typeof id !== "number")
     throw new TypeError(`petId must be a bigint, such as 1001n, or a number: ${shown(id)}`);

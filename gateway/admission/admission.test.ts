@@ -3,7 +3,7 @@ import { RateLimiterMemory } from "rate-limiter-flexible";
 import { madeUpKey } from "../../test/support/made-keys.ts";
 import { Authenticator } from "../accounts/keys/authenticator.ts";
 import { createKey, hashKey } from "../accounts/keys/key-format.ts";
-import { contractPlans } from "../accounts/keys/plans.ts";
+import { publishedPlans } from "../accounts/keys/plans.ts";
 import type { Principal, Scope } from "../accounts/keys/principal.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { RequestContext } from "../http/request-context.ts";
@@ -50,7 +50,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     authenticator: new Authenticator({ store: { findByHash }, peppers: [pepper], now }),
     onUse: ({ keyId }, use) => used.push(`${keyId} ${use}`),
     limiter,
-    windowsFor: windowsByPlan({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
+    windowsFor: windowsByPlan({ ...publishedPlans, free: { perMinute, perDay: 1_000_000 } }),
     ownAccountGuard: new AccountGuard(ownAccountLimit, new RateLimiterMemory(ownAccountLimit), () =>
       reasons.push("account"),
     ),

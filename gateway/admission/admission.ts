@@ -66,7 +66,7 @@ export interface Admission {
    * `shownWindows` and `prefetched` of its context.
    *
    * @param operation undefined where there is none by the path and method: such a request needs no scope
-   * @throws ApiError of the contract for every other request
+   * @throws ApiError for every other request
    */
   readonly admit: (
     request: IncomingMessage,

@@ -86,7 +86,7 @@ export class ApiError extends Error {
     return ["Cache-Control", "no-store", "Link", help, ...Object.entries(this.headers).flat()];
   }
 
-  /** The Error body of the contract: exactly `code`, `message` and `status`. */
+  /** The Error body of the public API: exactly `code`, `message` and `status`. */
   get body(): string {
     return JSON.stringify({ code: this.code, message: this.message, status: this.status });
   }

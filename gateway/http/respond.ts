@@ -8,8 +8,8 @@ import { pathOf } from "./request.ts";
 const bodyHeaders = ["ETag", "Content-Encoding", "Cache-Control", "Last-Modified"];
 
 /**
- * Answers with an error: everything that was thrown leaves as the Error body of the contract. A response that has begun
- * is cut instead, so that a part of one never passes for a whole.
+ * Answers with an error: everything that was thrown leaves as the Error body of the public API. A response that has
+ * begun is cut instead, so that a part of one never passes for a whole.
  *
  * @returns the error as it was answered, for the log
  */

@@ -114,8 +114,8 @@ export interface ChargeAnswer {
  * gateways that have not spoken since. `others + known` is what this gateway last heard of the others, with its own.
  * `highest` is the highest total that any gateway has reported, also one that is gone. It lacks what this gateway has
  * admitted without a call to Redis, so `alone` is added, as far as `charged` does not have it from an earlier report.
- * It may have all else that this gateway has admitted, so nothing else is added: another gateway may have heard of a
- * charge whose answer to this one was lost.
+ * All else that this gateway has admitted may be in `highest` already: another gateway may have heard of a charge whose
+ * answer to this one was lost. Adding it would count it twice.
  *
  * @param indexes of the windows that run now
  */

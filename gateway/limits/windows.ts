@@ -97,7 +97,7 @@ const names = {
 } as const;
 
 /**
- * The limit headers of a response: `X-RateLimit-*` of the contract for the binding window, and those of
+ * The limit headers of a response: `X-RateLimit-*` of the public API for the binding window, and those of
  * draft-ietf-httpapi-ratelimit-headers for all windows.
  *
  * @param windows the array that the decision was made by

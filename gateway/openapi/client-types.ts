@@ -1,6 +1,6 @@
 /** Writes the types of the REST client from the schemas of the OpenAPI document: `npm run generate`. */
 import { writeFileSync } from "node:fs";
-import { contractPlans } from "../accounts/keys/plans.ts";
+import { publishedPlans } from "../accounts/keys/plans.ts";
 import { publishedBanRules } from "../admission/bans.ts";
 import { openApiDocument } from "./document.ts";
 
@@ -40,7 +40,7 @@ export const clientTypesFile = new URL("../../rest-client/types.ts", import.meta
 export function clientTypes(): string {
   const document = openApiDocument({
     servers: [],
-    plans: contractPlans,
+    plans: publishedPlans,
     banRules: publishedBanRules,
     addressGuardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,

@@ -1,6 +1,6 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { maxGroupChanges, maxQuantity, petStatuses } from "../../proto/pet.ts";
-import { contractPlans } from "../accounts/keys/plans.ts";
+import { publishedPlans } from "../accounts/keys/plans.ts";
 import { publishedBanRules } from "../admission/bans.ts";
 import { type ErrorCode, errorTable } from "../http/api-error.ts";
 import type { DeprecationNotice } from "../http/deprecations.ts";
@@ -13,7 +13,7 @@ const noDates = { deprecatedAt: null, sunsetAt: null };
 
 const options: OpenApiOptions = {
   servers: ["https://api.petstore.example/v1", "https://staging.petstore.example/v1"],
-  plans: contractPlans,
+  plans: publishedPlans,
   banRules: publishedBanRules,
   deprecations: { getPet: dates },
   addressGuardPerMinute: 60,
@@ -387,7 +387,7 @@ test("the description of the API has the limits and bans of this deployment", ()
     "refused 30 times within a minute is banned for 5 minutes. Further bans last 15 minutes, then 60 minutes. What comes",
   );
   const other = read({
-    plans: { ...contractPlans, free: { perMinute: 7, perDay: 77 } },
+    plans: { ...publishedPlans, free: { perMinute: 7, perDay: 77 } },
     banRules: { maxStrikes: 9, ladderMinutes: [1], forgetAfterMs: 3_600_000 },
     addressGuardPerMinute: 5,
     keyedUpdatesPerDay: 200_000,

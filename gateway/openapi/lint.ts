@@ -4,13 +4,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { contractPlans } from "../accounts/keys/plans.ts";
+import { publishedPlans } from "../accounts/keys/plans.ts";
 import { publishedBanRules } from "../admission/bans.ts";
 import { openApiDocument } from "./document.ts";
 
 const common = {
   servers: [],
-  plans: contractPlans,
+  plans: publishedPlans,
   banRules: publishedBanRules,
   addressGuardPerMinute: 60,
   keyedUpdatesPerDay: 200_000,

@@ -218,7 +218,8 @@ export interface Adjustment extends Omit<EntryUpdate, "quantity"> {
 export interface InventoryApiOptions {
     /**
      * Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. Where nothing answers
-     * at this address, calls fail with `no_answer` after a minute of repeats. A `signal` ends them earlier.
+     * at this address, calls fail with `no_answer` after a minute of repeats, but `follow` goes on. A `signal` ends them
+     * earlier.
      */
     readonly baseUrl: string;
     readonly apiKey: string;

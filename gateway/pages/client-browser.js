@@ -276,8 +276,8 @@ class Windows {
 }
 /**
  * Whether an answer may have been overtaken: a window in it ends more than half its length before the known one, or
- * else has more left. Ends are not exact: their times are whole seconds, and during a ban its end is told as that of
- * every window.
+ * else has more left. Ends are not exact: their times are whole seconds, and during a ban every window is told to
+ * end when the ban ends.
  */
 function isOlder(told, known, nowMs) {
     if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs)
@@ -558,7 +558,7 @@ function toOptions(where, options, ...names) {
 const listed = (names) => `{ ${names.join(", ")} }`;
 const maxInt32 = 2_147_483_647;
 const maxInt64 = 2n ** 63n - 1n;
-/** Reads an int64. A number must be exact: a larger one may have been rounded already. */
+/** Reads an int64. A number beyond 2^53 is refused: it may have been rounded already. */
 function toPetId(id) {
     if (typeof id !== "bigint" && typeof id !== "number")
         throw new TypeError(`petId must be a bigint, such as 1001n, or a number: ${shown(id)}`);

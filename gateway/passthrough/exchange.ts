@@ -15,8 +15,8 @@ export interface ExchangeOptions {
   /** The longest wait for a response head, and for each further piece of the body. */
   readonly timeoutMs: number;
   /**
-   * How long a client may take for all that waits for it, which is 64 to 128 KiB. A part does not count: a client
-   * that takes a little now and then would hold a connection for long.
+   * How long a client may take for all that waits for it, which is 64 to 128 KiB. Taking a part of it does not begin
+   * the time again: a client that takes a little now and then would hold a connection for long.
    */
   readonly clientTimeoutMs: number;
   /** Sends the request to the upstream. `sink` stands for the client: destroying it breaks the request off. */
@@ -38,8 +38,8 @@ export class Exchange {
   readonly #options: ExchangeOptions;
   #stage: "sent" | "answered" | "over" = "sent";
   /**
-   * Stands for the client. It is ended when the upstream has answered, and destroyed to break off; it closes when the
-   * connection is no longer used.
+   * Stands for the client. It is ended at the end of the upstream's answer, and destroyed to break off; it closes when
+   * the connection is no longer used.
    */
   #sink!: Writable;
   #timer: NodeJS.Timeout;

@@ -64,7 +64,7 @@ const refuseLong = forEachCall((call, { path }) => {
   else if (path !== InventoryServiceService.applyChanges.path) call.decoder.maxReadMessageLength = maxQuestionBytes;
 });
 
-/** The longest time for a request of one message to arrive, and for the end of a request that was answered before. */
+/** The longest time for a request of one message to arrive, and for a stream of requests to end after its answer. */
 const maxArrivalMs = 15_000;
 
 /**
@@ -84,7 +84,7 @@ const endArrivals = forEachCall(({ stream }, { requestStream }) => {
  */
 export const maxUntakenMs = 60_000;
 
-/** Resets a call of one answer that its caller does not take. Those with more look at each message themselves. */
+/** Resets a call of one answer when its caller does not take the answer. For calls of more answers `send` does that. */
 const endUntaken = forEachCall((call, { responseStream }) => {
   if (responseStream) return;
   const { sendMessage } = call;

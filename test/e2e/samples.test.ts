@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { contractPlans } from "../../gateway/accounts/keys/plans.ts";
+import { publishedPlans } from "../../gateway/accounts/keys/plans.ts";
 import { publishedBanRules } from "../../gateway/admission/bans.ts";
 import { type OpenApiDocument, openApiDocument } from "../../gateway/openapi/document.ts";
 import { programs } from "../../gateway/openapi/programs.ts";
@@ -36,7 +36,7 @@ beforeAll(async () => {
   stack.defer(() => void server.close());
   await once(server, "listening");
   const options = {
-    plans: contractPlans,
+    plans: publishedPlans,
     banRules: publishedBanRules,
     addressGuardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,

@@ -1,6 +1,6 @@
 /** Serves the account page beside an API that knows every key, for the tests of the page and for pictures of it. */
 import { Router } from "express";
-import { contractPlans } from "../../gateway/accounts/keys/plans.ts";
+import { publishedPlans } from "../../gateway/accounts/keys/plans.ts";
 import { publishedBanRules } from "../../gateway/admission/bans.ts";
 import { openApiDocument } from "../../gateway/openapi/document.ts";
 import { accountPage } from "../../gateway/pages/account-page.ts";
@@ -8,7 +8,7 @@ import { docsPage } from "../../gateway/pages/docs-page.ts";
 
 export const describedApi = openApiDocument({
   servers: [],
-  plans: contractPlans,
+  plans: publishedPlans,
   banRules: publishedBanRules,
   deprecations: {
     getPet: { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") },

@@ -1,6 +1,6 @@
 /** Calls the public API and holds every answer against the OpenAPI document: its status, headers and body. */
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
-import { contractPlans } from "../../gateway/accounts/keys/plans.ts";
+import { publishedPlans } from "../../gateway/accounts/keys/plans.ts";
 import { publishedBanRules } from "../../gateway/admission/bans.ts";
 import type { DeprecationNotices } from "../../gateway/http/deprecations.ts";
 import { type OpenApiDocument, openApiDocument } from "../../gateway/openapi/document.ts";
@@ -132,7 +132,7 @@ function schemaFaults(what: string, schema: object, value: unknown): string[] {
 function describeApi(deprecations: DeprecationNotices): OpenApiDocument {
   return openApiDocument({
     servers: [],
-    plans: contractPlans,
+    plans: publishedPlans,
     banRules: publishedBanRules,
     addressGuardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,

@@ -1,28 +1,28 @@
-/** The plans and what each of them lets an account ask for. A new plan is one more row in `contractPlans`. */
+/** The plans and what each of them lets an account ask for. A new plan is one more row in `publishedPlans`. */
 
 export interface AccountLimits {
   readonly perMinute: number;
   readonly perDay: number;
 }
 
-/** The contract's table (section Limits). Null stands for limits that each account has of its own. */
-export const contractPlans = {
+/** The limits that the specification gives to the plans. Null stands for limits that each account has of its own. */
+export const publishedPlans = {
   free: { perMinute: 60, perDay: 1_000 },
   pro: { perMinute: 300, perDay: 10_000 },
   business: { perMinute: 1_000, perDay: 100_000 },
   enterprise: null,
 } as const satisfies Record<string, AccountLimits | null>;
 
-export type PlanName = keyof typeof contractPlans;
+export type PlanName = keyof typeof publishedPlans;
 
-export const planNames = Object.keys(contractPlans) as PlanName[];
+export const planNames = Object.keys(publishedPlans) as PlanName[];
 
-/** The limits that a deployment gives to the plans; null where `contractPlans` has null. */
+/** The limits that a deployment gives to the plans; null where `publishedPlans` has null. */
 export type PlanTable = Readonly<Record<PlanName, AccountLimits | null>>;
 
 /** True for a plan whose accounts have limits of their own. */
 export function hasOwnLimits(plan: PlanName): boolean {
-  return contractPlans[plan] === null;
+  return publishedPlans[plan] === null;
 }
 
 const plansInTables = planNames.filter((plan) => !hasOwnLimits(plan));
@@ -46,11 +46,11 @@ export function plansFault(text: string): string {
   const fault = plansInTables.some((known) => known === plan)
     ? `${plan} must have REQUESTS_PER_MINUTE/REQUESTS_PER_DAY, such as ${plan}=60/1000`
     : `entry ${place + 1} names none of the plans ${plansInTables.join(", ")}`;
-  return `${fault}; must be like ${formatPlans(contractPlans)}, and a plan that is left out keeps its limits`;
+  return `${fault}; must be like ${formatPlans(publishedPlans)}, and a plan that is left out keeps its limits`;
 }
 
 /**
- * Reads a table of plans. A plan that the text does not name has the contract's limits.
+ * Reads a table of plans. A plan that the text does not name has its published limits.
  *
  * @param text of the form of `plansPattern`
  */
@@ -60,5 +60,5 @@ export function parsePlans(text: string): PlanTable {
     plan,
     { perMinute: Number(perMinute), perDay: Number(perDay) },
   ]);
-  return { ...contractPlans, ...Object.fromEntries(named) };
+  return { ...publishedPlans, ...Object.fromEntries(named) };
 }

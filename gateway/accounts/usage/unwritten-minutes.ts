@@ -38,8 +38,8 @@ export class UnwrittenMinutes {
   }
 
   /**
-   * Gives out what waits to be written, in parts of one minute each. A part is taken for written, and forgotten, when
-   * the next one is asked for. What is counted meanwhile stays.
+   * Gives out what waits to be written, in parts of at most `size` accounts of one minute. A part is taken for written,
+   * and forgotten, when the next one is asked for. What is counted meanwhile stays.
    */
   *parts(size: number): Generator<readonly AccountMinute[]> {
     for (const [minuteStartMs, ofMinute] of [...this.#minutes]) {

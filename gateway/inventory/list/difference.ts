@@ -11,7 +11,7 @@ const pieceLength = 64 * 1024;
 const chunksPerTurn = 256;
 
 /** The entries of a chunk that changed, by their index. */
-interface ChangedPart {
+interface ChangedChunk {
   readonly chunk: Chunk;
   readonly indexes: readonly number[];
 }
@@ -19,7 +19,7 @@ interface ChangedPart {
 /** What changed between two states of the list. */
 export interface Difference {
   readonly etag: string;
-  readonly parts: readonly ChangedPart[];
+  readonly changedChunks: readonly ChangedChunk[];
   /** The entries that are gone, in the order of petId. */
   readonly gone: readonly bigint[];
 }
@@ -36,7 +36,7 @@ export async function findDifference(
   since: bigint,
   maxChanges: number,
 ): Promise<Difference | undefined> {
-  const parts: ChangedPart[] = [];
+  const changedChunks: ChangedChunk[] = [];
   const gone: bigint[] = [];
   let changed = 0;
   for (const chunk of snapshot.revision > since ? snapshot.chunks : []) {
@@ -47,12 +47,12 @@ export async function findDifference(
       if (isRemoved(chunk, at)) gone.push(chunk.petIds[at]!);
       else indexes.push(at);
     }
-    parts.push({ chunk, indexes });
+    changedChunks.push({ chunk, indexes });
     changed += indexes.length;
     if (changed + gone.length > maxChanges) return undefined;
-    if (parts.length % chunksPerTurn === 0) await nextTurn();
+    if (changedChunks.length % chunksPerTurn === 0) await nextTurn();
   }
-  return { etag: snapshot.etag, parts, gone };
+  return { etag: snapshot.etag, changedChunks, gone };
 }
 
 /** The most changes that are answered: beyond the number of entries, the list itself is cheaper. */
@@ -67,7 +67,7 @@ export const alwaysAnsweredChanges = 1_000;
  * Renders the body of an answer: `etag` of the present list, `changed` entries with an `etag` each, and the petIds of
  * `removed` ones, both in the order of petId.
  */
-export async function renderDifference({ etag, parts, gone }: Difference): Promise<Body> {
+export async function renderDifference({ etag, changedChunks, gone }: Difference): Promise<Body> {
   const pieces: Buffer[] = [];
   let text = `{"etag":${JSON.stringify(etag)},"changed":[`;
   const endPiece = async () => {
@@ -76,7 +76,7 @@ export async function renderDifference({ etag, parts, gone }: Difference): Promi
     await nextTurn();
   };
   let comma = "";
-  for (const { chunk, indexes } of parts) {
+  for (const { chunk, indexes } of changedChunks) {
     for (const at of indexes) {
       text += `${comma}${jsonAt(chunk, at).slice(0, -1)},"etag":${JSON.stringify(entryEtag(chunk.revisions[at]!))}}`;
       comma = ",";

@@ -23,7 +23,7 @@ interface Reader {
   readonly cutOff: () => void;
 }
 
-/** The readers of an account, by body. The body that it began to read first comes first, and its first reader, too. */
+/** The readers of an account, by body: bodies in the order in which it began to read them, and readers likewise. */
 type AccountReaders = Map<Pinned, Set<Reader>>;
 
 /**
@@ -121,8 +121,9 @@ interface Weighed {
 }
 
 /**
- * Weighs an account. Of a body that others read, too, it takes a share. Each body counts with its new bytes, and all
- * together count at least as the longest: other bodies may have pinned the pieces of all of them before.
+ * Weighs an account by the new bytes of its bodies, but at least by the length of the longest one: other bodies may
+ * have pinned all their pieces before, so that none is new. Of a body that several accounts read, each has a share by
+ * its readers.
  */
 function weigh(readers: AccountReaders): Weighed {
   let [count, newBytes, longest] = [0, 0, 0];

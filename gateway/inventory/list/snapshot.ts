@@ -68,7 +68,7 @@ export class Snapshot {
   /** Makes `gzip`. @param onPart called after each part of the work */
   async deflate(onPart: () => void): Promise<Body> {
     const blocks: DeflatedBlock[] = [];
-    // One after the other, because zlib takes 256 KiB for each chunk that it works on or will work on.
+    // One segment after the other, so that `onPart` tells of the progress of the work.
     for (const segment of this.#segments) {
       blocks.push(await segment.deflated());
       onPart();
