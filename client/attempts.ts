@@ -7,7 +7,7 @@ const waitsMs = [1, 25, 50, 100, 200];
  * Repeats an attempt until it settles, or until its time is over, so that callers see a short outage, such as a
  * failover, as a delay.
  *
- * @param attempt tries once. @returns true when another attempt would change nothing
+ * @param attempt tries once, and resolves to true when another attempt would change nothing
  * @param endMs gives the time after which no attempt begins, by `performance.now()`; called after each attempt
  * @throws what an attempt throws
  */

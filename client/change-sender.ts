@@ -126,7 +126,7 @@ class KnownOutcomes {
    *
    * @param untilMs the end of the attempt, by `performance.now()`
    * @param send gives the outcomes of the changes that it gets
-   * @returns whether a service has settled all changes: it was not full, and said what became of each
+   * @returns whether a service works: it was not full, and said what became of each change
    * @throws what `send` throws
    */
   async attempt(
@@ -158,11 +158,12 @@ class KnownOutcomes {
 
 /**
  * Tells which changes of an attempt need no further attempt. The rows say what earlier attempts have left, the columns
- * what this attempt has brought; inventory-error.ts says what decided, undone and unknown mean.
+ * what this attempt has brought; inventory-error.ts says what decided, undone and unknown mean. "Once" stands for
+ * changes that happen once, however often they are sent.
  *
  * | Earlier attempts | Made | Decided | Undone | Unknown |
  * |---|---|---|---|---|
- * | nothing, or certainly not made | settled | settled | again, if transient | again, if it happens once, too |
+ * | nothing, or certainly not made | settled | settled | again, if transient | again, if transient and once |
  * | may have been made, and may still be | settled | again | again | again |
  * | may have been made, but cannot now | settled | settled | again | again |
  *

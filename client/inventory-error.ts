@@ -38,8 +38,8 @@ export class InventoryError extends Error {
   readonly code: StatusName;
   /**
    * What went wrong within that status: the reason of google.rpc.ErrorInfo where the service gives one. The client
-   * itself gives `NOT_SENT` when it sent nothing (for a read: when it did not send the last attempt), `QUEUE_FULL` when
-   * too many changes wait in it, and `INTERNAL` for an entry that it cannot read.
+   * itself gives `NOT_SENT` when no service took the call (for a read: not its last attempt), `QUEUE_FULL` when too
+   * many changes wait in it, and `INTERNAL` for an entry that it cannot read.
    */
   readonly errorReason: string | undefined;
   /** What belongs to the reason: the metadata of google.rpc.ErrorInfo. */
@@ -78,7 +78,7 @@ export class InventoryError extends Error {
   }
 }
 
-/** Makes the error of a call that was not sent, so that nothing has happened. */
+/** Makes the error of a call that was not sent, or that no service took: nothing has happened. */
 export function notSent(message: string, cause?: unknown, code: StatusName = "UNAVAILABLE"): InventoryError {
   return new InventoryError(code, message, { reason: "NOT_SENT" }, cause);
 }
@@ -115,8 +115,8 @@ export function toInventoryError(error: unknown): InventoryError {
 }
 
 /**
- * Makes the error of a call or a stream that was under way. Only an error with a reason comes from the service. One
- * without means that the call was lost, whatever status grpc-js or a proxy has made of that.
+ * Makes the error of a call or a stream that was under way. An error with a reason stays as it is. One without a reason
+ * counts as a loss of the call, whatever status grpc-js or a proxy has made of that.
  *
  * @param losses the statuses of a loss; by default all
  */

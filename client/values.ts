@@ -146,7 +146,7 @@ function checkBoolean(name: string, value: unknown): void {
   if (typeof value !== "boolean") throw invalid(`${name} must be true or false`);
 }
 
-/** Passes a time on, but not `NaN`, on which grpc-js would end the process. @throws InventoryError INVALID_ARGUMENT */
+/** Passes a number on, but not `NaN`: a deadline of `NaN` ends the process. @throws InventoryError INVALID_ARGUMENT */
 export function checkNumber(name: string, value: unknown): number {
   if (typeof value !== "number" || Number.isNaN(value)) throw invalid(`${name} must be a number`);
   return value;

@@ -15,7 +15,8 @@ export interface ErrorDetails {
 /**
  * A request that was refused, or that got no usable answer.
  *
- * An update that failed with status 0 or 5xx may have happened. Repeat it with the same `idempotencyKey`.
+ * An update that failed with status 0 or 5xx, or with `unknown_answer`, may have happened. Repeat it with the same
+ * `idempotencyKey`.
  */
 export class InventoryApiError extends Error {
   /**
@@ -24,7 +25,7 @@ export class InventoryApiError extends Error {
    * not of this API, as a proxy sends it).
    */
   readonly code: ErrorCode;
-  /** HTTP status; 0 where there was no answer. */
+  /** HTTP status; 0 where there was no answer, 429 also where the limits kept this client from sending. */
   readonly status: number;
   /** `X-Request-Id` of the answer, to quote in a report. */
   readonly requestId: string | undefined;

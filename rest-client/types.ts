@@ -42,7 +42,7 @@ export type UpdatedEntry = {
   readonly status: PetStatus;
   /** Strong ETag of the entry after the update, for `ifMatch` in the next one. */
   readonly etag: string;
-  /** True when an earlier request with this `Idempotency-Key` made the update. The result is that of then. Missing otherwise. */
+  /** True when an earlier request with this `Idempotency-Key` made the update. Then the entry is as that request left it. Missing otherwise. */
   readonly replayed?: boolean;
 };
 

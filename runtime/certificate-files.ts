@@ -114,7 +114,7 @@ export class CertificateFiles implements CertificateProvider {
   }
 }
 
-/** A path for a message. What is no path may be a private key in place of one. */
+/** A path for a message; empty for a text that is no path, because it may be a private key, set by mistake. */
 function shownPath(path: string): string {
   return path.length < 1_000 && !/[\r\n]|-----/.test(path) ? ` (${path})` : "";
 }

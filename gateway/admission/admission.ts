@@ -91,7 +91,7 @@ export interface Admission {
    * @throws ApiError rate_limit_exceeded
    */
   readonly admitDocs: (request: IncomingMessage, context: RequestContext) => Promise<void>;
-  /** Sets the limit headers of the address, for what needs no key. */
+  /** Sets the limit headers of the address, for what needs no key, or fails before it is known whose key it is. */
   readonly setAddressLimits: (context: RequestContext) => void;
   /** The limit headers of an address, without a charge. */
   readonly limitHeadersOf: (address: string) => HeaderList;

@@ -128,7 +128,7 @@ export function readWaitSeconds(prefer: string | string[] | undefined): number |
   return seconds === undefined ? undefined : Math.min(Number(seconds), maxWaitSeconds);
 }
 
-/** What a caller asks for to be done to an entry. */
+/** A change of an entry as its caller asks for it. */
 interface AskedChange {
   readonly petId: bigint;
   /** Undefined when any revision will do. */

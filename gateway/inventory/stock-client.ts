@@ -42,8 +42,8 @@ export interface StockClient extends StockSource {
   /**
    * Resolves once all adjustments are durable.
    *
-   * @throws ApiError when none has happened: not_found, insufficient_stock, quantity_overflow, precondition_failed,
-   *   idempotency_key_reused; service_unavailable, timeout or internal_error, after which all may have happened
+   * @throws ApiError. After not_found, insufficient_stock, quantity_overflow, precondition_failed and
+   *   idempotency_key_reused none has happened; after service_unavailable, timeout and internal_error all may have
    */
   adjust(
     adjustments: readonly AskedAdjustment[],

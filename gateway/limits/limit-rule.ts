@@ -112,7 +112,7 @@ export interface ChargeAnswer {
  *
  * The total is the largest of three numbers, each of which lacks something after a loss of data. `newSum` lacks the
  * gateways that have not spoken since. `others + known` is what this gateway last heard of the others, with its own.
- * `highest` is the highest total that any gateway has reported, also one that is gone. It lacks what this gateway has
+ * `highest` is the highest total that Redis has told any gateway, also one that is gone. It lacks what this gateway has
  * admitted without a call to Redis, so `alone` is added, as far as `charged` does not have it from an earlier report.
  * All else that this gateway has admitted may be in `highest` already: another gateway may have heard of a charge whose
  * answer to this one was lost. Adding it would count it twice.

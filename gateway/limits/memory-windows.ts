@@ -5,7 +5,7 @@ import type { Decision, Limiter, Window, WindowState, WindowsNow } from "./windo
 
 export interface MemoryWindowsOptions {
   /**
-   * Accounts that are remembered, at 300 bytes each; with more, the one whose day began first is forgotten.
+   * Accounts that are remembered, at 300 bytes each; with more, the one with the oldest count of a day is forgotten.
    */
   readonly maxAccounts: number;
   /** Gateways that share the limits. */

@@ -32,9 +32,9 @@ export class Breaker {
   }
 
   /**
-   * @param key one of the keys of the call
-   * @throws Error while the breaker is open, without a call, and when there is no answer in time; or what the call
-   *   throws
+   * @param key of the call on Redis, or a name in its place: probes write to the node that has it
+   * @throws Error while the breaker is open (then nothing is called), and when no answer comes in time; or what the
+   *   call throws
    */
   async run<T>(key: string, call: () => Promise<T>): Promise<T> {
     if (this.isOpen) throw away();

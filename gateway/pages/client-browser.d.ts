@@ -39,7 +39,7 @@ export type UpdatedEntry = {
     readonly status: PetStatus;
     /** Strong ETag of the entry after the update, for `ifMatch` in the next one. */
     readonly etag: string;
-    /** True when an earlier request with this `Idempotency-Key` made the update. The result is that of then. Missing otherwise. */
+    /** True when an earlier request with this `Idempotency-Key` made the update. Then the entry is as that request left it. Missing otherwise. */
     readonly replayed?: boolean;
 };
 /** Changes of one entry, the newest first. */
@@ -172,7 +172,8 @@ interface ErrorDetails {
 /**
  * A request that was refused, or that got no usable answer.
  *
- * An update that failed with status 0 or 5xx may have happened. Repeat it with the same `idempotencyKey`.
+ * An update that failed with status 0 or 5xx, or with `unknown_answer`, may have happened. Repeat it with the same
+ * `idempotencyKey`.
  */
 export declare class InventoryApiError extends Error {
     /**
@@ -181,7 +182,7 @@ export declare class InventoryApiError extends Error {
      * not of this API, as a proxy sends it).
      */
     readonly code: ErrorCode;
-    /** HTTP status; 0 where there was no answer. */
+    /** HTTP status; 0 where there was no answer, 429 also where the limits kept this client from sending. */
     readonly status: number;
     /** `X-Request-Id` of the answer, to quote in a report. */
     readonly requestId: string | undefined;

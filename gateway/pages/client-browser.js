@@ -40,7 +40,8 @@ function readItems(header) {
 /**
  * A request that was refused, or that got no usable answer.
  *
- * An update that failed with status 0 or 5xx may have happened. Repeat it with the same `idempotencyKey`.
+ * An update that failed with status 0 or 5xx, or with `unknown_answer`, may have happened. Repeat it with the same
+ * `idempotencyKey`.
  */
 export class InventoryApiError extends Error {
     /**
@@ -49,7 +50,7 @@ export class InventoryApiError extends Error {
      * not of this API, as a proxy sends it).
      */
     code;
-    /** HTTP status; 0 where there was no answer. */
+    /** HTTP status; 0 where there was no answer, 429 also where the limits kept this client from sending. */
     status;
     /** `X-Request-Id` of the answer, to quote in a report. */
     requestId;

@@ -58,7 +58,7 @@ const maxQuestionBytes = 128 * 1024;
 /** Maximum bytes of a message to the services of gRPC itself, which need no role: for health and reflection. */
 const maxOpenBytes = 4 * 1024;
 
-/** Refuses messages that are longer than any valid one: a connection keeps 1,024 of them until each is whole. */
+/** Refuses messages that are longer than any valid one: each call may keep one that is not whole. */
 const refuseLong = forEachCall((call, { path }) => {
   if (path.startsWith("/grpc.")) call.decoder.maxReadMessageLength = maxOpenBytes;
   else if (path !== InventoryServiceService.applyChanges.path) call.decoder.maxReadMessageLength = maxQuestionBytes;

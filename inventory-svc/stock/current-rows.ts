@@ -4,7 +4,7 @@ import { readCurrent, type ServerRow, serverColumns } from "../../runtime/databa
 import { orUnavailable } from "./stock-errors.ts";
 
 /**
- * Reads the rows of a query: an answer of an old primary is asked for again.
+ * Reads the rows of a query. Where an old primary has answered, the query is sent again over another connection.
  *
  * @param columns those that the query selects
  * @param key the column by which the rows are ordered, which is never NULL

@@ -213,8 +213,8 @@ export class StockStore {
    * restored stock, so every caller that has one must list the stock again.
    *
    * The head jumps to the database's time in microseconds, which no epoch reaches by counting. If it is past that time,
-   * because the clock was wrong at an earlier restore, the time is added to it. In both cases it moves by more than
-   * all changes since the backup, or since an earlier restore of it, can have added. So no revision is used twice, and
+   * because the clock was wrong at an earlier restore, the time is added to it. In both cases the head moves on by more
+   * than changes can have moved it since the backup was made, or restored before. So no revision is used twice, and
    * a caller that knows an entry's revision from before the restore cannot mistake another state for it. The exception:
    * the database's clock is set back between two restores of one backup.
    *
@@ -228,7 +228,7 @@ export class StockStore {
     return await this.position();
   }
 
-  /** Reads from the server that takes the writes: an answer of an old primary is asked for again. */
+  /** Reads from the server that takes the writes: where an old primary has answered, it asks again elsewhere. */
   #readCurrent<R extends ServerRow>(read: () => PromiseLike<readonly R[]>): Promise<readonly R[]> {
     return orUnavailable(readCurrent(this.#db, read));
   }

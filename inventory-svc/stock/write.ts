@@ -31,7 +31,7 @@ import {
   toLedgerRow,
 } from "./stock-rows.ts";
 
-/** Changes that a caller asks for, for as long as it wants them. */
+/** Changes that a caller asks for, and whether it still wants them. */
 export interface WriteRequest {
   readonly group: ChangeGroup;
   /** False once its call has ended or its time is over: from then on nothing of the group may be decided. */

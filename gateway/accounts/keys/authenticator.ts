@@ -18,8 +18,8 @@ export interface AuthenticatorOptions {
 }
 
 /**
- * How long a look-up is used. A revocation has to hold within 10 s, so a request that takes over 2 s has its key looked
- * up again (`hasWaited` in request-context.ts).
+ * How long a look-up is used. A revocation has to hold within 10 s, so the key of a request that takes over 2 s is
+ * verified again by a look-up that is not older than this (`hasWaited` in request-context.ts).
  */
 export const lookUpMaxAgeMs = 8_000;
 

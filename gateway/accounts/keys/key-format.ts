@@ -97,8 +97,8 @@ function proof(text: string, proofSecret: string): string {
 }
 
 /**
- * A secret of its own for each purpose, as 64 hex digits: HMAC takes a text several times faster than a Buffer. None
- * equals the stored hash of a key: that is an HMAC under the pepper, too, but of a text that begins with `ps_`.
+ * A secret of its own for each purpose, as 64 hex digits: HMAC takes a text several times faster than a Buffer. No such
+ * secret equals the stored hash of a key: that is an HMAC of a text that begins with `ps_`.
  */
 function derive(pepper: string, purpose: "proof" | "fingerprint"): string {
   return createHmac("sha256", pepper).update(`petstore key ${purpose}`).digest("hex");

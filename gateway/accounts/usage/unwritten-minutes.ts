@@ -4,7 +4,7 @@ import type { AccountMinute } from "./usage-store.ts";
 const minuteMs = 60_000;
 
 /**
- * Maximum accounts, in all minutes together, whose counts wait to be written: less than 30 MB. Where the database takes
+ * Maximum counts that wait to be written, one for each account and minute: less than 30 MB. Where the database takes
  * none for so long that there are more, the oldest minutes are lost.
  */
 const maxWaiting = 300_000;

@@ -11,7 +11,7 @@ export interface Chunk {
   readonly petIds: BigInt64Array<ArrayBuffer>;
   /** The revision that last changed each entry. */
   readonly revisions: BigInt64Array<ArrayBuffer>;
-  /** At least the latest revision of its entries. A search for changes after it skips the chunk. */
+  /** At least the latest revision of its entries. A search for changes after this revision skips the chunk. */
   readonly maxRevision: bigint;
   /** At most the revision of the first removal among its entries. */
   readonly minRemovalRevision: bigint;

@@ -24,7 +24,7 @@ export interface PageRange {
 export interface ListPage {
   /** The JSON array, made of views of the list's own bytes: a thousand pages cost hardly more than the list. */
   readonly plain: () => Body;
-  /** The JSON array as gzip. A chunk that is whole within a page, and not its first, is deflated once for all pages. */
+  /** The JSON array as gzip. A chunk that lies whole within a page, and not at its start, is deflated once for all. */
   readonly gzip: () => Promise<Body>;
   /** The petId after which the next page begins; undefined when no entry follows. */
   readonly nextAfter: bigint | undefined;

@@ -121,9 +121,9 @@ interface Weighed {
 }
 
 /**
- * Weighs an account by the new bytes of its bodies, but at least by the length of the longest one: other bodies may
- * have pinned all their pieces before, so that none is new. Of a body that several accounts read, each has a share by
- * its readers.
+ * Weighs an account by the new bytes of its bodies, but at least by the length of its longest body: a piece is new only
+ * to the first body that pins it, so the bodies of an account may have no new bytes. Of a body that several accounts
+ * read, each account has a share by its readers.
  */
 function weigh(readers: AccountReaders): Weighed {
   let [count, newBytes, longest] = [0, 0, 0];

@@ -158,8 +158,8 @@ export class StockList {
   /**
    * Checks the list.
    *
-   * @returns "more" after the first of many changes; "reset", and then nothing keeps the old list any more, not even
-   *   this function
+   * @returns "more" after the first of many changes; "reset" with the old list let go, so that the load that follows
+   *   needs no memory beside it
    */
   async #checkOnce(): Promise<Snapshot | "reset" | "more"> {
     const whole = this.#snapshot;
