@@ -213,7 +213,7 @@ class System {
     };
   }
 
-  /** Does something within the next COMMIT, before its caller hears of it. If none comes in this time, does it then. */
+  /** Does something within the next COMMIT, before the answer to it; after this time also without a COMMIT. */
   #inCommit(work: () => void, withinMs: number): Promise<void> {
     return new Promise((resolve) => {
       const once = () => {

@@ -40,7 +40,7 @@ export interface UsageSeries {
  * Records when keys are used, how many requests each account makes, and the use of deprecated operations.
  *
  * It counts in memory and writes at intervals, never on a request's path. Only requests with a valid key are recorded.
- * What waits for the database is bounded by itself (unwritten-minutes.ts).
+ * So the number of keys bounds the last uses; unwritten-minutes.ts bounds the counts.
  */
 export class UsageRecorder {
   readonly #options: UsageRecorderOptions;

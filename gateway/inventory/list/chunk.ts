@@ -1,6 +1,7 @@
 /** A chunk of the list: a few hundred entries that follow each other, as JSON that is ready to be sent. */
 import type { Item, ListedItem } from "../../../proto/pet.ts";
 import { invariant } from "../../../runtime/invariant.ts";
+import { lowerBound } from "./lower-bound.ts";
 
 /**
  * Entries in the order of petId, as JSON. A removed one stays among them, with the revision that removed it and no
@@ -67,7 +68,7 @@ export function editChunk(chunk: Chunk, edits: readonly ListedItem[]): Chunk {
   let next = 0;
   for (const item of edits) {
     const { petId, revision, removed } = item;
-    const at = lowerBound(chunk.petIds, petId, next);
+    const at = indexFrom(chunk.petIds, petId, next);
     if (at > next) parts.push(chunk.json.subarray(chunk.offsets[next], chunk.offsets[at]));
     const isThere = chunk.petIds[at] === petId;
     const json = Buffer.from(renderListed(item), "latin1");
@@ -174,15 +175,8 @@ export function isRemoved({ offsets }: Chunk, index: number): boolean {
 }
 
 /** The index of the first petId that is not smaller, at or after `from`. */
-export function lowerBound(petIds: BigInt64Array, petId: bigint, from = 0): number {
-  let low = from;
-  let high = petIds.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (petIds[middle]! < petId) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+export function indexFrom(petIds: BigInt64Array, petId: bigint, from = 0): number {
+  return lowerBound(from, petIds.length, (index) => petIds[index]! < petId);
 }
 
 /** The JSON of the entry at an index, without a comma. */

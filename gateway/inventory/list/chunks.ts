@@ -1,6 +1,7 @@
 /** The list as chunks in the order of petId. */
 import type { ListedItem } from "../../../proto/pet.ts";
-import { type Chunk, editChunk, isRemoved, jsonAt, lowerBound, makeChunk, sliceChunk } from "./chunk.ts";
+import { type Chunk, editChunk, indexFrom, isRemoved, jsonAt, makeChunk, sliceChunk } from "./chunk.ts";
+import { lowerBound } from "./lower-bound.ts";
 
 /** Entries in a chunk. One changed entry costs the copy of its chunk; each chunk of a large list costs a write. */
 export const chunkSize = 256;
@@ -18,7 +19,7 @@ export interface RenderedEntry {
 export function findEntry(chunks: readonly Chunk[], petId: bigint): RenderedEntry | undefined {
   const chunk = chunks[chunkIndexOf(chunks, petId)];
   if (chunk === undefined) return undefined;
-  const at = lowerBound(chunk.petIds, petId);
+  const at = indexFrom(chunk.petIds, petId);
   if (chunk.petIds[at] !== petId || isRemoved(chunk, at)) return undefined;
   return { json: jsonAt(chunk, at), revision: chunk.revisions[at]! };
 }
@@ -44,14 +45,7 @@ export function editChunks(chunks: readonly Chunk[], edits: readonly ListedItem[
 
 /** The index of the chunk that an entry belongs to: the last one that does not begin after it, else the first. */
 export function chunkIndexOf(chunks: readonly Chunk[], petId: bigint): number {
-  let low = 0;
-  let high = chunks.length - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >>> 1;
-    if (chunks[middle]!.petIds[0]! <= petId) low = middle;
-    else high = middle - 1;
-  }
-  return low;
+  return lowerBound(1, chunks.length, (index) => chunks[index]!.petIds[0]! <= petId) - 1;
 }
 
 /** Gives no chunk for an empty one, and several for one that has grown too large. */

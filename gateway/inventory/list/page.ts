@@ -1,5 +1,5 @@
 /** A page of the list: the entries that follow a petId, as bodies that are ready to be sent. */
-import { type Chunk, isRemoved, lowerBound } from "./chunk.ts";
+import { type Chunk, indexFrom, isRemoved } from "./chunk.ts";
 import { chunkIndexOf } from "./chunks.ts";
 import { type DeflatedBlock, deflateBlock, joinGzip } from "./gzip.ts";
 import {
@@ -52,7 +52,7 @@ export function pageOf({ chunks }: Snapshot, { after, limit }: PageRange): ListP
   for (let i = chunkIndexOf(chunks, after); i < chunks.length; i++) {
     const chunk = chunks[i]!;
     const { length } = chunk.petIds;
-    const from = lowerBound(chunk.petIds, after + 1n);
+    const from = indexFrom(chunk.petIds, after + 1n);
     let to = from;
     if (from === 0 && chunk.liveCount <= left) {
       left -= chunk.liveCount;

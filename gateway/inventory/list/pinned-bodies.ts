@@ -1,4 +1,5 @@
 /** Bounds the memory of slow readers, and of the old versions of the list that they still read. */
+import { lowerBound } from "./lower-bound.ts";
 import type { Body } from "./snapshot.ts";
 
 /** What a response under way costs beside its body: its request, its part of the connection, timers, in bytes. */
@@ -143,13 +144,9 @@ function bytesOf({ count, bodyBytes }: Weighed): number {
 
 /** Inserts an account before those that take as much, and after the lighter ones. */
 function insert(account: Weighed, accounts: Weighed[]): void {
-  let [low, high] = [0, accounts.length];
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (bytesOf(accounts[middle]!) < bytesOf(account)) low = middle + 1;
-    else high = middle;
-  }
-  accounts.splice(low, 0, account);
+  const bytes = bytesOf(account);
+  const place = lowerBound(0, accounts.length, (index) => bytesOf(accounts[index]!) < bytes);
+  accounts.splice(place, 0, account);
 }
 
 /** What a body's list of pieces takes for each piece, in bytes. */
