@@ -22,7 +22,8 @@ const traceOf = (n: number) => `${n}`.padStart(32, "a");
 const traceparent = (n: number) => `00-${traceOf(n)}-${"b".repeat(16)}-01`;
 const updatesAtOnce = 20;
 const questionsAtOnce = 10;
-const petId = 7_654_321n;
+/** Of 16 digits, so that no time in a span holds it by chance. */
+const petId = 7_654_321_987_654_321n;
 
 describe("tracing that is switched on", () => {
   const stack = suiteStack();
