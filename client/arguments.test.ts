@@ -115,9 +115,9 @@ test("apply refuses what is misspelt or of a wrong type, at each level of its re
     [{ changes: [change], idempotencyKey: "a" }, "an object is needed, with account, key, fingerprint"],
     [{ changes: [change], idempotencyKey: { keys: "a" } }, "there is no argument keys, only account, key"],
     [{ changes: [change], idempotencyKey: {} }, "key must be a string"],
-    [{ changes: [change], author: { account: "a", key: "b" } }, "there is no argument key, only account, keyId"],
-    [{ changes: [change], author: { keyId: "b" } }, "account must be a string"],
-    [{ changes: [change], author: { account: "a" } }, "keyId must be a string"],
+    [{ changes: [change], actor: { account: "a", key: "b" } }, "there is no argument key, only account, keyId"],
+    [{ changes: [change], actor: { keyId: "b" } }, "account must be a string"],
+    [{ changes: [change], actor: { account: "a" } }, "keyId must be a string"],
     [{ changes: [change], isAllOrNothing: "no" }, "isAllOrNothing must be true or false"],
     [undefined, "an object is needed, with changes"],
   ];

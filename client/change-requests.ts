@@ -70,7 +70,7 @@ export interface ChangeRequest {
    * The account, and the id of its API key, for which they are made, for the ledger; by default the caller of the
    * service.
    */
-  readonly author?: { readonly account: string; readonly keyId: string } | undefined;
+  readonly actor?: { readonly account: string; readonly keyId: string } | undefined;
   /** The id of the request for which they are made, for the ledger. */
   readonly originRequestId?: string | undefined;
   /** A W3C trace context. */
@@ -83,14 +83,14 @@ export interface ChangeRequest {
  *
  * @throws InventoryError INVALID_ARGUMENT
  */
-export function checkRequest(request: ChangeRequest): ChangeRequest {
-  const own = ["changes", "idempotencyKey", "isAllOrNothing", "author", "originRequestId", "traceparent"] as const;
-  const { changes, idempotencyKey, author, ...others } = checkArguments(request, ...own);
+export function checkChangeRequest(request: ChangeRequest): ChangeRequest {
+  const own = ["changes", "idempotencyKey", "isAllOrNothing", "actor", "originRequestId", "traceparent"] as const;
+  const { changes, idempotencyKey, actor, ...others } = checkArguments(request, ...own);
   return {
     ...others,
     changes: checkArray("changes", changes, maxGroupChanges).map(checkChange),
     idempotencyKey: idempotencyKey === undefined ? undefined : checkKey(idempotencyKey),
-    author: author === undefined ? undefined : checkAuthor(author),
+    actor: actor === undefined ? undefined : checkActor(actor),
   };
 }
 
@@ -100,7 +100,7 @@ function checkKey(given: IdempotencyKey): IdempotencyKey {
   return idempotencyKey;
 }
 
-function checkAuthor(given: NonNullable<ChangeRequest["author"]>): ChangeRequest["author"] {
+function checkActor(given: NonNullable<ChangeRequest["actor"]>): ChangeRequest["actor"] {
   const { account, keyId } = checkArguments(given, "account", "keyId");
   return { account: checkText("account", account), keyId: checkText("keyId", keyId) };
 }
@@ -148,15 +148,15 @@ export function happensOnce({ changes, idempotencyKey }: ChangeRequest): boolean
  * @param deadlineMs time from the acceptance of the stream by the service to the end of the caller's wait
  */
 export function toWireGroup(request: ChangeRequest, deadlineMs: number): ChangeGroup {
-  const { changes, idempotencyKey: key, traceparent, isAllOrNothing = false, author, originRequestId } = request;
+  const { changes, idempotencyKey: key, traceparent, isAllOrNothing = false, actor, originRequestId } = request;
   return {
     changes: changes.map(toWireChange),
     deadlineMs,
     idempotencyKey: key && toWireIdempotencyKey(key),
     traceparent,
     allOrNothing: isAllOrNothing,
-    account: author?.account,
-    keyId: author?.keyId,
+    account: actor?.account,
+    keyId: actor?.keyId,
     originRequestId,
   };
 }

@@ -182,8 +182,8 @@ test("an account has at most half of the 10,000 places for changes that the othe
   const { sessions } = await open({ onChanges: () => {} });
   const changes = Array.from({ length: 100 }, (_, i) => ({ petId: BigInt(i), quantity: 1 }));
   const send = (account?: string) => {
-    const author = account === undefined ? undefined : { account, keyId: "k" };
-    return sessions.submit({ changes, author }, performance.now() + 10_000, () => true);
+    const actor = account === undefined ? undefined : { account, keyId: "k" };
+    return sessions.submit({ changes, actor }, performance.now() + 10_000, () => true);
   };
   const sent = ["a", "b", undefined].flatMap((account) => Array.from({ length: 60 }, () => send(account)));
   expect(sessions.changesInFlight).toBe(5_000 + 2_500 + 1_200);

@@ -84,7 +84,7 @@ export class ChangeSessions {
   submit(request: ChangeRequest, endMs: number, isWanted: () => boolean): Promise<readonly ChangeOutcome[]> {
     return new Promise((resolve) => {
       const count = request.changes.length;
-      const owner = request.author?.account ?? ""; // internal callers share one
+      const owner = request.actor?.account ?? ""; // internal callers share one
       const leftMs = endMs - performance.now();
       if (this.#isClosed) return resolve(forAll(request, closed()));
       if (leftMs <= 0) return resolve(forAll(request, late(false)));

@@ -146,7 +146,7 @@ interface QuestionOptions {
   readonly keepSession: (session: CheckSession) => void;
 }
 
-/** Asks a question over a session, and every second over another one too, until one of them begins to answer. */
+/** Asks a question over a session, and after each further second over one more, until one of them begins to answer. */
 class RepeatedQuestion {
   readonly #request: CheckInventoryRequest;
   readonly #options: QuestionOptions;
@@ -201,7 +201,7 @@ class RepeatedQuestion {
       await session.ask(this.#request, read, silenceMs);
       const { changes } = answer;
       this.#answered.resolve(changes);
-      // The rest of an answer that is cut off still comes over this session: it is not kept, and `end` gives it up.
+      // The rest of a cut-off answer still comes over this session. So the session is not kept: `end` cancels it.
       if (changes.kind === "changes" && changes.more) return;
       this.#asked.delete(session);
       keepSession(session);

@@ -5,7 +5,7 @@ import { maxGroupChanges, type Position } from "../proto/pet.ts";
 import {
   type Changed,
   type ChangeRequest,
-  checkRequest,
+  checkChangeRequest,
   type IdempotencyKey,
   indexOfFailure,
   type QuantityChange,
@@ -73,7 +73,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     if (closed.signal.aborted) throw notSent(closedText, undefined, "CANCELLED");
   };
 
-  const checkOptions = (options: Pick<CallOptions, "signal">, ...names: readonly string[]) => {
+  const validOptions = (options: Pick<CallOptions, "signal">, ...names: readonly string[]) => {
     throwIfClosed();
     checkArguments(options, ...(names as []));
     options.signal?.throwIfAborted();
@@ -86,7 +86,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
    * @throws InventoryError, or the signal's reason
    */
   const begin = <T extends CallOptions>(options = {} as T, ...more: readonly (keyof T & string)[]) => {
-    checkOptions(options, "timeoutMs", "signal", ...more);
+    validOptions(options, "timeoutMs", "signal", ...more);
     return { ...options, timeoutMs: bounded(options.timeoutMs) };
   };
   /** As `begin`, for a call whose answer comes in parts: it takes `silenceTimeoutMs` in place of `timeoutMs`. */
@@ -94,7 +94,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
     options = {} as T,
     ...more: readonly (keyof T & string)[]
   ) => {
-    checkOptions(options, "silenceTimeoutMs", "signal", ...more);
+    validOptions(options, "silenceTimeoutMs", "signal", ...more);
     return { ...options, silenceTimeoutMs: bounded(options.silenceTimeoutMs) };
   };
   type Begun = ReturnType<typeof begin<CallOptions>>;
@@ -155,7 +155,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
       return { items, replayed: changed.some(({ replayed }) => replayed) };
     },
 
-    apply: async (request, caller) => sender.send(checkRequest(request), checkCaller(caller)),
+    apply: async (request, caller) => sender.send(checkChangeRequest(request), checkCaller(caller)),
 
     get changesInFlight() {
       return sessions.changesInFlight;

@@ -2,7 +2,10 @@
 
 /** Why there is no connection. */
 export interface ConnectionFault {
-  /** `no-service`: nothing answers. `certificate`: it is not trusted. `other-protocol`: it ended before gRPC began. */
+  /**
+   * `no-service`: nothing answers. `certificate`: that of the service is not trusted. `other-protocol`: the connection
+   * ended before gRPC began.
+   */
   readonly kind: "no-service" | "certificate" | "other-protocol";
   readonly text: string;
 }

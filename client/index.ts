@@ -1,7 +1,7 @@
 /** The client of inventory-svc for callers in TypeScript and JavaScript. */
 import "../runtime/node-version.ts";
 
-export type { Item, LedgerKind as PastChangeKind, ListedItem, PetStatus, Position } from "../proto/pet.ts";
+export type { ChangeKind, Item, ListedItem, PetStatus, Position } from "../proto/pet.ts";
 export type { Changed, ChangeOutcome, ChangeRequest, IdempotencyKey, QuantityChange } from "./change-requests.ts";
 export type { ChangeCaller } from "./change-sender.ts";
 export type { ChannelTls, InventoryChannelOptions } from "./channel.ts";

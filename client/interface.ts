@@ -72,9 +72,9 @@ export interface AdjustedMany {
  * arguments are refused with INVALID_ARGUMENT before anything is sent.
  *
  * Updates and adjustments of all callers share messages. While the service is away, an update or an adjustment is sent
- * again within its time if it has certainly not happened, or happens only once. Reads of entries and of the history are
- * tried up to five times, with waits of up to 2.8 s in all. Other changes are sent once: after an unknown outcome only
- * the caller knows whether it still wants them.
+ * again within its time if it has certainly not happened, or if it happens once however often it is sent. Reads of
+ * entries and of the history are tried up to five times, with waits of up to 2.8 s in all. Other changes are sent once:
+ * after an unknown outcome only the caller knows whether it still wants them.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */

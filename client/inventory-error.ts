@@ -38,8 +38,8 @@ export class InventoryError extends Error {
   readonly code: StatusName;
   /**
    * What went wrong within that status: the reason of google.rpc.ErrorInfo where the service gives one. The client
-   * itself gives `NOT_SENT` when no service took the call (for a read: not its last attempt), `QUEUE_FULL` when too
-   * many changes wait in it, and `INTERNAL` for an entry that it cannot read.
+   * itself gives `NOT_SENT` when no service took the call (of a read, its last attempt), `QUEUE_FULL` when too many
+   * changes wait in it, and `INTERNAL` for an entry that it cannot read.
    */
   readonly errorReason: string | undefined;
   /** What belongs to the reason: the metadata of google.rpc.ErrorInfo. */
@@ -126,7 +126,7 @@ export function toRefusalOrLoss(cause: unknown, losses?: readonly StatusName[]):
   return new InventoryError("UNAVAILABLE", error.message.replace(/^UNAVAILABLE: /, ""), undefined, cause);
 }
 
-/** @returns undefined when there is none, or when it cannot be read: the code alone says enough */
+/** @returns undefined when there is none, or when it cannot be read: a change may then have happened */
 function errorInfoOf(details: () => Status["details"]): ErrorInfo | undefined {
   try {
     const any = details().find(({ typeUrl }) => typeUrl.endsWith("/google.rpc.ErrorInfo"));

@@ -4,7 +4,7 @@ import type {
   ListChangesRequest,
   PastChange as WirePastChange,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { fromWireKind, fromWireStatus, type LedgerKind, type PetStatus } from "../proto/pet.ts";
+import { type ChangeKind, fromWireKind, fromWireStatus, type PetStatus } from "../proto/pet.ts";
 import { InventoryError } from "./inventory-error.ts";
 import { checkArguments, checkInt64, checkInteger } from "./values.ts";
 
@@ -35,7 +35,7 @@ export interface PastChange {
   readonly petId: bigint;
   /** The revision that it made. */
   readonly revision: bigint;
-  readonly kind: LedgerKind;
+  readonly kind: ChangeKind;
   /** Undefined when there was no entry before it. */
   readonly before: EntryThen | undefined;
   /** Undefined when there was no entry after it. */

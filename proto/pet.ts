@@ -92,9 +92,9 @@ export function fromWireStatus(wire: WireStatus): PetStatus | undefined {
 }
 
 /** The kinds of changes in the ledger, by what they do to an entry. */
-export type LedgerKind = "set" | "adjust" | "status" | "create" | "remove" | "import";
+export type ChangeKind = "set" | "adjust" | "status" | "create" | "remove" | "import";
 
-const wireKinds: Readonly<Record<LedgerKind, WireKind>> = {
+const wireKinds: Readonly<Record<ChangeKind, WireKind>> = {
   set: WireKind.CHANGE_KIND_SET,
   adjust: WireKind.CHANGE_KIND_ADJUST,
   status: WireKind.CHANGE_KIND_STATUS,
@@ -103,16 +103,16 @@ const wireKinds: Readonly<Record<LedgerKind, WireKind>> = {
   import: WireKind.CHANGE_KIND_IMPORT,
 };
 
-const ledgerKinds: ReadonlyMap<WireKind, LedgerKind> = new Map(
-  Object.entries(wireKinds).map(([name, wire]) => [wire, name as LedgerKind]),
+const changeKinds: ReadonlyMap<WireKind, ChangeKind> = new Map(
+  Object.entries(wireKinds).map(([name, wire]) => [wire, name as ChangeKind]),
 );
 
 /** Returns the gRPC value of a kind. */
-export function toWireKind(kind: LedgerKind): WireKind {
+export function toWireKind(kind: ChangeKind): WireKind {
   return wireKinds[kind];
 }
 
 /** Returns the kind of a gRPC value. @returns undefined for the unspecified value and for unknown ones */
-export function fromWireKind(wire: WireKind): LedgerKind | undefined {
-  return ledgerKinds.get(wire);
+export function fromWireKind(wire: WireKind): ChangeKind | undefined {
+  return changeKinds.get(wire);
 }

@@ -66,7 +66,7 @@ export function withPetId<T extends { readonly petId: bigint }>(sent: SentEntry)
   return sent as T;
 }
 
-/** Makes the ids of a record of another service bigints, in place. What it has for an id may be something else. */
+/** Makes the ids of a record of another service bigints, in place. An id that is no integer stays as it is. */
 export function withIds<T extends object>(sent: object): T {
   const record = sent as Record<string, unknown>;
   for (const name of ["id", "petId"]) {

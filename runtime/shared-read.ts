@@ -105,7 +105,7 @@ export class SharedRead<T> {
     }
     this.#setTimer(Math.max(nextMs, nowMs + tickMs));
     const error = this.#setback ?? lateError();
-    // A promise settles once, so what becomes of their read has no effect on those that have got the error.
+    // Questions that have got the error stay so, whatever becomes of their read: a promise settles once.
     void inTurns(tooLate, answersPerTurn, ({ reject }) => reject(error));
   }
 }

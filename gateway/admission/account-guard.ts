@@ -14,7 +14,7 @@ export interface GuardLimit {
   readonly keyPrefix: `petstore:${string}`;
 }
 
-/** Limit on `/rate_limit` and `/usage`, which cost no quota. */
+/** Limit on `/rate_limit` and `/usage`, which are not charged to the account's windows. */
 export const ownAccountLimit: GuardLimit = {
   points: 60,
   duration: 60,

@@ -10,7 +10,7 @@ export function overLimit(decision: Decision, { headers, ...options }: ApiErrorO
   });
 }
 
-/** The answer while what a request needs cannot be reached, or its account's share is in use: both may soon be over. */
+/** For a request that needs what cannot be reached, or whose account uses its whole share of it: try again soon. */
 export function unavailable(cause: unknown): ApiError {
   return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
 }

@@ -48,7 +48,7 @@ export type Use = "charged" | "refused" | "uncharged";
 export interface OperationAccess {
   /** Null where any valid key will do. */
   readonly scope: Scope | null;
-  /** True for operations that cost no quota and also serve banned keys; `ownAccountGuard` limits them. */
+  /** True for operations that are not charged and also serve banned keys; `ownAccountGuard` limits them. */
   readonly isUncharged?: boolean;
   /**
    * Begins to load what the handler will need, while the limits are decided; the handler finds the promise in

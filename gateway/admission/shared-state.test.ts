@@ -1,5 +1,5 @@
 import { MemoryWindows } from "../limits/memory-windows.ts";
-import { quotaWindows } from "../limits/windows.ts";
+import { accountWindows } from "../limits/windows.ts";
 import { localState } from "./shared-state.ts";
 
 test("gateways that share nothing admit their shares: together the whole of each limit", async () => {
@@ -10,7 +10,7 @@ test("gateways that share nothing admit their shares: together the whole of each
     return localState({ memory, gatewayCount, keyedUpdatesPerDay: 9, onThrottled: () => {} });
   });
   const admitted = { windows: 0, ownAccount: 0, rotations: 0, keyedUpdates: 0 };
-  const windows = quotaWindows({ perMinute: 9, perDay: 90 });
+  const windows = accountWindows({ perMinute: 9, perDay: 90 });
   for (const { limiter, guards } of states) {
     for (let i = 0; i < 200; i++) {
       admitted.windows += Number((await limiter.charge("a", windows)).admitted);

@@ -30,7 +30,8 @@ export function clientAddressFinder(trustedProxies: readonly string[]): (request
     const peer = peerAddress(request.socket);
     if (isIP(peer) === 0) return peer; // a Unix socket or a client that has left: no setting can trust it
     const address = plain(withoutPort(proxyaddr(request, trust)));
-    return isIP(address) === 0 ? peer : copyOf(address); // the counts of addresses keep it, and not the whole header
+    // A copy: the counts of addresses keep it, and a part of the header would keep the whole header in memory.
+    return isIP(address) === 0 ? peer : copyOf(address);
   };
 }
 

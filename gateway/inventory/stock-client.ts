@@ -21,12 +21,12 @@ export interface StockClientOptions extends InventoryChannelOptions {
 
 /** The caller that updates are for, by the request that it has sent. */
 export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"> {
-  /** When its request was complete, by `performance.now()`: deadlines count from there, whatever updates wait for. */
+  /** When its request was complete, by `performance.now()`: deadlines count from there, however long updates wait. */
   readonly arrivedMs: number;
 }
 
 /** The identity of a request: the account and API key of its caller, its id, and its idempotency key if it has one. */
-export type RequestIdentity = Pick<ChangeRequest, "idempotencyKey" | "author" | "originRequestId">;
+export type RequestIdentity = Pick<ChangeRequest, "idempotencyKey" | "actor" | "originRequestId">;
 
 export interface StockClient extends StockSource {
   /**

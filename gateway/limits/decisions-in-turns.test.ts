@@ -3,9 +3,9 @@ import { answersPerTurn } from "../../runtime/shared-read.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import { Breaker } from "./redis-breaker.ts";
 import { RedisWindows } from "./redis-windows.ts";
-import { quotaWindows } from "./windows.ts";
+import { accountWindows } from "./windows.ts";
 
-const windows = quotaWindows({ perMinute: 10_000, perDay: 10_000 });
+const windows = accountWindows({ perMinute: 10_000, perDay: 10_000 });
 const nowMs = 1_000_000;
 
 /** What a Redis without other gateways answers: it admits all that is wanted. */

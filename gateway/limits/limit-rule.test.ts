@@ -9,12 +9,12 @@ import {
   phaseMsOf,
 } from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
-import { quotaWindows, type WindowsNow } from "./windows.ts";
+import { accountWindows, type WindowsNow } from "./windows.ts";
 
 const account = "acc_1";
 const phaseMs = phaseMsOf(account);
 const limit = 60;
-const windows = quotaWindows({ perMinute: limit, perDay: 1_000_000 });
+const windows = accountWindows({ perMinute: limit, perDay: 1_000_000 });
 const size = 3;
 
 /** The begin of a day of the account. */

@@ -68,7 +68,7 @@ export function learn(count: Count, index: number, admittedCount: number, { othe
 /** What Redis keeps of one window of an account. */
 interface Total {
   readonly index: number;
-  /** The highest total that any gateway knows. */
+  /** The highest total that Redis has told any gateway. */
   readonly highest: number;
   /**
    * The sum of what is charged to each gateway. After a loss of data it lacks the gateways that have not spoken since.

@@ -1,7 +1,7 @@
 import { type ChargeAnswer, type Charges, phaseMsOf } from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import type { Decision, WindowsNow } from "./windows.ts";
-import { quotaWindows } from "./windows.ts";
+import { accountWindows } from "./windows.ts";
 
 const minuteMs = 60_000;
 const id = "acc_1";
@@ -10,7 +10,7 @@ const id = "acc_1";
 function setUp({ gatewayCount = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {}) {
   const clock = { nowMs: 20_000 * 86_400_000 - phaseMsOf(id) };
   const memory = new MemoryWindows({ maxAccounts, gatewayCount, now: () => clock.nowMs });
-  const windows = quotaWindows({ perMinute, perDay });
+  const windows = accountWindows({ perMinute, perDay });
   const ask = (account = id) => memory.charge(account, windows);
   const look = (account = id) => memory.readShared(account, windows);
   /** Sends one request at each of the times since the begin of the day. */
@@ -36,7 +36,7 @@ test("a step of this machine's clock begins no window again once Redis has told 
   let nowMs = 20_000 * 86_400_000 - phaseMsOf(id) + 1;
   let elapsedMs = 0;
   const memory = new MemoryWindows({ maxAccounts: 10, gatewayCount: 1, now: () => nowMs, elapsedMs: () => elapsedMs });
-  const windows = quotaWindows({ perMinute: 3, perDay: 1_000 });
+  const windows = accountWindows({ perMinute: 3, perDay: 1_000 });
   const ask = (count: number) =>
     admitted(Array.from({ length: count }, () => memory.charge(id, windows))).filter(Boolean).length;
   memory.followClock(nowMs, elapsedMs);
@@ -82,7 +82,7 @@ test("a look charges nothing, and shows the end of windows to an account without
 test("a plan with lower limits keeps what was used and leaves nothing below zero", () => {
   const { memory, at } = setUp();
   at(0, 0, 0);
-  const decision = memory.charge(id, quotaWindows({ perMinute: 2, perDay: 5 }));
+  const decision = memory.charge(id, accountWindows({ perMinute: 2, perDay: 5 }));
   expect(decision.admitted).toBe(false);
   expect(decision.states.map(({ used, remaining }) => [used, remaining])).toEqual([
     [3, 0],

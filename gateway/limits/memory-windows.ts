@@ -144,8 +144,8 @@ export class MemoryWindows implements Limiter {
   }
 
   /**
-   * The windows go by the clock of Redis from now on. Its time is compared with that of the call, not with that of the
-   * answer: a window that has ended for Redis must not run on here.
+   * The windows go by the clock of Redis from now on. The time in its answer counts as that of the moment when the call
+   * was sent, not when the answer came: a window that has ended for Redis must not run on here.
    *
    * @param redisNowMs the time in the answer
    * @param sentAtMs `elapsedMs` when the call was sent

@@ -3,7 +3,7 @@ import { lengthsMs, phaseMsOf } from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import { Breaker } from "./redis-breaker.ts";
 import { RedisWindows } from "./redis-windows.ts";
-import { quotaWindows } from "./windows.ts";
+import { accountWindows } from "./windows.ts";
 
 test("a request that finds its window spent is refused, also when the window ends at that moment", async () => {
   const id = "acc_1";
@@ -17,5 +17,5 @@ test("a request that finds its window spent is refused, also when the window end
   const charges = { others: 0, charged: 50 };
   memory.learn(memory.countsOf(id), endMs - 1, { admittedCount: 50, charges: [charges, charges] });
   clock.push(endMs);
-  expect(await limiter.charge(id, quotaWindows({ perMinute: 50, perDay: 1_000 }))).toMatchObject({ admitted: false });
+  expect(await limiter.charge(id, accountWindows({ perMinute: 50, perDay: 1_000 }))).toMatchObject({ admitted: false });
 });

@@ -19,7 +19,7 @@ export interface Window {
 }
 
 /** The windows of an account with these limits. */
-export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Window[] {
+export function accountWindows({ perMinute, perDay }: AccountLimits): readonly Window[] {
   return [
     { name: "minute", lengthSeconds: lengthsMs[0] / 1_000, limit: perMinute },
     { name: "day", lengthSeconds: lengthsMs[1] / 1_000, limit: perDay },
@@ -34,7 +34,7 @@ export function windowsByPlan(plans: PlanTable): (principal: Pick<Principal, "pl
     if (found === null) throw new Error(`an account on the plan ${plan} without limits of its own`);
     let windows = byLimits.get(found);
     if (windows === undefined) {
-      windows = quotaWindows(found);
+      windows = accountWindows(found);
       byLimits.set(found, windows);
     }
     return windows;

@@ -137,7 +137,7 @@ function withPetId(sent) {
     sent.petId = BigInt(sent.petId);
     return sent;
 }
-/** Makes the ids of a record of another service bigints, in place. What it has for an id may be something else. */
+/** Makes the ids of a record of another service bigints, in place. An id that is no integer stays as it is. */
 function withIds(sent) {
     const record = sent;
     for (const name of ["id", "petId"]) {
@@ -191,7 +191,7 @@ class Windows {
      * unknown.
      */
     #lostAt = 0;
-    /** Number of the latest request whose answer was taken over, even one without the headers of the windows. */
+    /** Number of the latest request that was answered for `learn`, with headers of the windows or not. */
     #latestTold = 0;
     #latestMs = Number.NEGATIVE_INFINITY;
     #probe = { number: 0, sentMs: 0 };

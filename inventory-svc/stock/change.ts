@@ -1,5 +1,5 @@
 /** Changes of the stock: what callers ask for, what becomes of it, and what the ledger keeps of it. */
-import type { Item, ItemInput, LedgerKind, ListedItem, PetStatus } from "../../proto/pet.ts";
+import type { ChangeKind, Item, ItemInput, ListedItem, PetStatus } from "../../proto/pet.ts";
 
 /** Makes a change happen once: its result is kept in the ledger, and a repeat gets it again. */
 export interface Once {
@@ -88,7 +88,10 @@ export type Outcome =
   | { readonly kind: "insufficient_stock"; readonly item: Item }
   /** The adjustment would add more than a quantity can hold. */
   | { readonly kind: "quantity_overflow"; readonly item: Item }
-  /** The id of this change, or of another one in its group, belongs to another request. */
+  /**
+   * An id in its group belongs to another request or to two changes of the group, or only some records of the group
+   * are still kept.
+   */
   | { readonly kind: "id_reused" }
   /** Another change of its group, which is all or nothing, was refused. */
   | { readonly kind: "group_refused" };
@@ -103,7 +106,7 @@ export interface OnceRecord extends Once {
 export interface LedgerChange {
   /** The revision that the change made. One that happens once and changed nothing has a number below 0 instead. */
   readonly id: bigint;
-  readonly kind: LedgerKind;
+  readonly kind: ChangeKind;
   /** The entry before it; undefined when there was none. */
   readonly before: Pick<Item, "quantity" | "status"> | undefined;
   /** The entry after it. */

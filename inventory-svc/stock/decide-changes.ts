@@ -1,5 +1,5 @@
 /** Decides what each change of a batch does to the stock. Pure: no database, no clock. */
-import { itemFields, type LedgerKind, type ListedItem, maxQuantity } from "../../proto/pet.ts";
+import { type ChangeKind, itemFields, type ListedItem, maxQuantity } from "../../proto/pet.ts";
 import type { Change, ChangeGroup, LedgerChange, OnceRecord, Origin, Outcome } from "./change.ts";
 
 /** The result of a batch. */
@@ -100,7 +100,7 @@ class WorkingStock {
     const id = isChanged ? this.revision + 1n : this.#lowestId - 1n;
     const after = isChanged ? { ...decided, revision: id } : before!;
     if (isChanged || once) {
-      this.#record({ id, kind: ledgerKindOf(change), before, after, once, reason: change.reason, origin });
+      this.#record({ id, kind: changeKindOf(change), before, after, once, reason: change.reason, origin });
     }
     return { kind: "done", item: after };
   }
@@ -154,7 +154,7 @@ function isSame(state: State, entry: ListedItem | undefined): boolean {
   return entry?.removed === state.removed && itemFields.every((name) => entry[name] === state[name]);
 }
 
-function ledgerKindOf(change: Change): LedgerKind {
+function changeKindOf(change: Change): ChangeKind {
   if (change.kind === "update") return change.quantity === undefined ? "status" : "set";
   return change.kind === "put" ? "import" : change.kind;
 }

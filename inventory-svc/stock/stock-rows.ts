@@ -1,5 +1,5 @@
 /** Rows of the stock's tables, and the values that they stand for. */
-import type { Item, LedgerKind, ListedItem, PetStatus } from "../../proto/pet.ts";
+import type { ChangeKind, Item, ListedItem, PetStatus } from "../../proto/pet.ts";
 import type { Actor, LedgerChange, OnceRecord, Origin } from "./change.ts";
 
 /** The columns of an entry, which the stock and the ledger both have. */
@@ -85,12 +85,12 @@ export const ledgerColumns = [
   "found_revision",
 ] as const;
 
-/** A change of the past. */
+/** A change of the past, as the store reads it: a `PastChange` of the contract and of the client. */
 export interface HistoryChange {
   readonly petId: bigint;
   /** The revision that it made. */
   readonly revision: bigint;
-  readonly kind: LedgerKind;
+  readonly kind: ChangeKind;
   /** Undefined when there was no entry before it. */
   readonly before: Pick<Item, "quantity" | "status"> | undefined;
   /** Undefined when there was no entry after it. */
@@ -105,7 +105,7 @@ export interface HistoryChange {
 export interface HistoryRow {
   id: bigint;
   pet_id: bigint;
-  kind: LedgerKind;
+  kind: ChangeKind;
   quantity_before: number | bigint | null;
   quantity: number | bigint | null;
   status_before: PetStatus | null;

@@ -1,7 +1,7 @@
 /** The stock as its database has it: reads at one position, and writes, which `write.ts` makes. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import type { Item, LedgerKind, ListedItem, Position } from "../../proto/pet.ts";
+import type { ChangeKind, Item, ListedItem, Position } from "../../proto/pet.ts";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { clockMsSql, runStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { invariant } from "../../runtime/invariant.ts";
@@ -40,7 +40,7 @@ export class StockStore {
   readonly #readPosition: Statement;
   readonly #headReads = new SharedRead(() => this.#readHead());
   readonly #statements: WriteStatements;
-  readonly #made = new Map<LedgerKind, number>();
+  readonly #made = new Map<ChangeKind, number>();
   /** The latest position that was read or written here. */
   #last: Position = { epoch: "", revision: 0n };
 
@@ -65,7 +65,7 @@ export class StockStore {
   }
 
   /** Changes that this process has made so far. */
-  get changesByKind(): ReadonlyMap<LedgerKind, number> {
+  get changesByKind(): ReadonlyMap<ChangeKind, number> {
     return this.#made;
   }
 
@@ -213,10 +213,10 @@ export class StockStore {
    * restored stock, so every caller that has one must list the stock again.
    *
    * The head jumps to the database's time in microseconds, which no epoch reaches by counting. If it is past that time,
-   * because the clock was wrong at an earlier restore, the time is added to it. In both cases the head moves on by more
-   * than changes can have moved it since the backup was made, or restored before. So no revision is used twice, and
-   * a caller that knows an entry's revision from before the restore cannot mistake another state for it. The exception:
-   * the database's clock is set back between two restores of one backup.
+   * because the clock was wrong at an earlier restore, the time is added to it. In both cases the head moves further
+   * than changes can have moved it since the backup was made, or since it was restored the last time. So no revision is
+   * used twice, and a caller that knows an entry's revision from before the restore cannot mistake another state for
+   * it. The exception: the database's clock is set back between two restores of one backup.
    *
    * @returns the position after it
    * @throws StockUnavailableError

@@ -1,8 +1,6 @@
 /** Says what the errors of the drivers mean. No file but this one and `faults.ts` knows their codes and SQLSTATEs. */
 
-/**
- * Errors of a server that takes no writes. After a failover another server does, but the connection leads to this one.
- */
+/** Errors of a server that takes no writes: after a failover, a connection may still lead to the old primary. */
 const readOnlyCodes = new Set([
   "ER_OPTION_PREVENTS_STATEMENT",
   "ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION",

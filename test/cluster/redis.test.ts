@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { redisState, type SharedState } from "../../gateway/admission/shared-state.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
-import { quotaWindows } from "../../gateway/limits/windows.ts";
+import { accountWindows } from "../../gateway/limits/windows.ts";
 import { newAccount } from "../support/accounts.ts";
 import { startRedisCluster, startRedisSentinel } from "../support/redis-deployments.ts";
 import type { RedisServer } from "../support/redis-server.ts";
@@ -16,7 +16,7 @@ const gatewayCount = 3;
 const limit = 3_000;
 /** Accounts that ask too seldom to reach a share while their master is away. */
 const quietCallers = 5;
-const windows = quotaWindows({ perMinute: limit, perDay: 1_000_000 });
+const windows = accountWindows({ perMinute: limit, perDay: 1_000_000 });
 
 interface Deployment {
   readonly url: string;

@@ -1,5 +1,5 @@
 import type { Decision } from "../../gateway/limits/windows.ts";
-import { quotaWindows } from "../../gateway/limits/windows.ts";
+import { accountWindows } from "../../gateway/limits/windows.ts";
 import { admitted, hourMs, left, threeGateways, windows } from "../support/limit-gateways.ts";
 import { LoopClock } from "../support/loop-clock.ts";
 import { suiteStack } from "../support/stack.ts";
@@ -89,7 +89,7 @@ describe("windows on a Redis that goes away", () => {
     "after Redis was %s each caller has exactly its limit once all gateways have spoken",
     async (_how, outage) => {
       const [caller, limit] = [newCaller(), 3_000];
-      const of = quotaWindows({ perMinute: limit, perDay: 100_000 });
+      const of = accountWindows({ perMinute: limit, perDay: 100_000 });
       for (const { changes } of gateways) changes.length = 0;
       const { decisions } = await underLoad(
         caller,

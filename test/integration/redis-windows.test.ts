@@ -4,7 +4,7 @@ import { strikeSharing } from "../../gateway/admission/shared-strikes.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
 import type { Decision } from "../../gateway/limits/windows.ts";
-import { quotaWindows } from "../../gateway/limits/windows.ts";
+import { accountWindows } from "../../gateway/limits/windows.ts";
 import { admitted, hourMs, left, threeGateways, windows } from "../support/limit-gateways.ts";
 import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
@@ -29,9 +29,9 @@ describe("windows on Redis", () => {
     const before = await calls();
     await Promise.all(Array.from({ length: 100 }, (_, i) => ask(0, i % 2 === 0 ? caller : other)));
     expect((await calls()) - before).toBe(1);
-    for (let i = 0; i < 300; i++) await ask(0, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }));
+    for (let i = 0; i < 300; i++) await ask(0, caller, accountWindows({ perMinute: 60, perDay: 1_000 }));
     const exhausted = await calls();
-    for (let i = 0; i < 200; i++) await ask(0, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }));
+    for (let i = 0; i < 200; i++) await ask(0, caller, accountWindows({ perMinute: 60, perDay: 1_000 }));
     expect(await calls()).toBe(exhausted);
   });
 
@@ -88,7 +88,7 @@ describe("windows on Redis", () => {
 
   test("a look at an account with nothing left shows what all gateways have charged", async () => {
     const caller = newCaller();
-    const lower = quotaWindows({ perMinute: 3, perDay: 10_000 });
+    const lower = accountWindows({ perMinute: 3, perDay: 10_000 });
     for (let i = 0; i < 3; i++) await ask(0, caller);
     for (let i = 0; i < 5; i++) await ask(1, caller);
     for (const gateway of [0, 1, 2]) {
@@ -119,7 +119,7 @@ describe("windows on Redis", () => {
 
   test("a flood of 10,000 requests that the minute refuses charges nothing to the day", async () => {
     const caller = newCaller();
-    const small = quotaWindows({ perMinute: 10, perDay: 1_000 });
+    const small = accountWindows({ perMinute: 10, perDay: 1_000 });
     for (let round = 0; round < 100; round++) {
       await Promise.all(Array.from({ length: 101 }, (_, i) => ask(i, caller, small)));
     }
@@ -131,7 +131,7 @@ describe("windows on Redis", () => {
 
   test("a caller with an exhausted day sees the minute as it is now, not as at its first refusal", async () => {
     const caller = newCaller();
-    const spent = quotaWindows({ perMinute: 5, perDay: 2 });
+    const spent = accountWindows({ perMinute: 5, perDay: 2 });
     for (let i = 0; i < 2; i++) expect((await ask(0, caller, spent)).admitted).toBe(true);
     expect(left(await ask(0, caller, spent))).toEqual([3, 0]);
     clock.offsetMs += 61_000;
@@ -143,7 +143,7 @@ describe("windows on Redis", () => {
 
   test("a caller is refused for no longer than a window when Redis's clock is set back by an hour", async () => {
     const caller = newCaller();
-    const few = quotaWindows({ perMinute: 5, perDay: 1_000 });
+    const few = accountWindows({ perMinute: 5, perDay: 1_000 });
     for (let i = 0; i < 5; i++) expect((await ask(0, caller, few)).admitted).toBe(true);
     clock.offsetMs -= 3_600_000;
     for (const gateway of [0, 1, 0]) {
@@ -156,15 +156,15 @@ describe("windows on Redis", () => {
 
   test("a changed plan applies at once and keeps what was used", async () => {
     const caller = newCaller();
-    for (let i = 0; i < 60; i++) await ask(i, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }));
-    expect((await ask(0, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }))).admitted).toBe(false);
+    for (let i = 0; i < 60; i++) await ask(i, caller, accountWindows({ perMinute: 60, perDay: 1_000 }));
+    expect((await ask(0, caller, accountWindows({ perMinute: 60, perDay: 1_000 }))).admitted).toBe(false);
     expect(left(await ask(0, caller, windows))).toEqual([239, 9_939]);
-    expect((await ask(1, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }))).admitted).toBe(false);
+    expect((await ask(1, caller, accountWindows({ perMinute: 60, perDay: 1_000 }))).admitted).toBe(false);
   });
 
   test("a caller beyond a lower limit loses nothing of what it has used", async () => {
     const caller = newCaller();
-    const lower = quotaWindows({ perMinute: 3, perDay: 10_000 });
+    const lower = accountWindows({ perMinute: 3, perDay: 10_000 });
     for (let i = 0; i < 10; i++) await ask(0, caller);
     for (let i = 0; i < 5; i++) expect(await ask(1, caller, lower)).toMatchObject({ admitted: false });
     expect(left(await ask(2, caller))).toEqual([289, 9_989]);
@@ -263,7 +263,7 @@ describe("windows on Redis", () => {
         for (const { gateway, caller, forwardMs, perMinute } of steps) {
           clock.offsetMs += forwardMs;
           const name = names[caller]!;
-          const of = quotaWindows({ perMinute, perDay: 12 });
+          const of = accountWindows({ perMinute, perDay: 12 });
           const decision = await ask(gateway, name, of);
           // The model goes by the ends that the decision shows, so that both see the same windows.
           const keys = decision.states.map(({ name: window, resetAtMs }) => `${name} ${window} ${resetAtMs}`);

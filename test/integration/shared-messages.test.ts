@@ -88,9 +88,9 @@ test.each<[string, unknown, string]>([
     `fingerprint ${ofText}`,
   ],
   ["null as its key", { changes: [change], idempotencyKey: null }, "an object is needed, with account, key"],
-  ["null as its author", { changes: [change], author: null }, "an object is needed, with account, keyId"],
-  ["a long author", { changes: [change], author: { account: long, keyId: "a" } }, `account ${ofText}`],
-  ["a long keyId", { changes: [change], author: { account: "a", keyId: long } }, `keyId ${ofText}`],
+  ["null as its actor", { changes: [change], actor: null }, "an object is needed, with account, keyId"],
+  ["a long actor", { changes: [change], actor: { account: long, keyId: "a" } }, `account ${ofText}`],
+  ["a long keyId", { changes: [change], actor: { account: "a", keyId: long } }, `keyId ${ofText}`],
   ["a long id of a request", { changes: [change], originRequestId: long }, `originRequestId ${ofText}`],
   ["a long traceparent", { changes: [change], traceparent: long }, `traceparent ${ofText}`],
   ["a number as its traceparent", { changes: [change], traceparent: 7 }, "traceparent must be a string"],
@@ -175,7 +175,7 @@ test("63 callers with the longest texts that are sent leave room for another in 
   const longest: ChangeRequest = {
     changes: [{ petId: -1n, delta: -1, requestId: text, reason: text, expectedRevisions: Array(20).fill(-1n) }],
     idempotencyKey: key,
-    author: { account: text, keyId: text },
+    actor: { account: text, keyId: text },
     originRequestId: text,
     traceparent: text,
   };

@@ -7,7 +7,7 @@ import {
   MemoryGuardLimiter,
   ownAccountLimit,
 } from "../../gateway/admission/account-guard.ts";
-import { quotaWindows } from "../../gateway/limits/windows.ts";
+import { accountWindows } from "../../gateway/limits/windows.ts";
 import { newAccount } from "../support/accounts.ts";
 import { areNoticesSent, ask, isCounting, newName, startReplica, until, windows } from "../support/redis-replicas.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
@@ -125,7 +125,7 @@ test("a Redis that loses its data twice has the counts again before a new gatewa
   stack.defer(() => server.stop());
   const replicas = Array.from({ length: 3 }, () => startReplica(stack, server.url));
   const caller = newAccount();
-  const few = quotaWindows({ perMinute: 1_000, perDay: 12 });
+  const few = accountWindows({ perMinute: 1_000, perDay: 12 });
   const admitted: number[] = [];
   for (const { limiter } of replicas) {
     await until(async () => (await limiter.readShared(caller, few)).states[1]!.remaining === 12 - (admitted[0] ?? 0));

@@ -5,7 +5,7 @@ import { Breaker } from "../../gateway/limits/redis-breaker.ts";
 import { connectRedis } from "../../gateway/limits/redis-connection.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
 import type { Decision, Window, WindowsNow } from "../../gateway/limits/windows.ts";
-import { quotaWindows } from "../../gateway/limits/windows.ts";
+import { accountWindows } from "../../gateway/limits/windows.ts";
 import { newAccountToday } from "./accounts.ts";
 import { type RedisServer, startRedisServer } from "./redis-server.ts";
 import type { Stack } from "./stack.ts";
@@ -19,7 +19,7 @@ interface Gateway {
   readonly changes: boolean[];
 }
 
-export const windows = quotaWindows({ perMinute: 300, perDay: 10_000 });
+export const windows = accountWindows({ perMinute: 300, perDay: 10_000 });
 export const hourMs = 3_600_000;
 export const admitted = (decisions: readonly Decision[]) => decisions.filter((decision) => decision.admitted);
 export const left = ({ states }: WindowsNow) => states.map(({ remaining }) => remaining);

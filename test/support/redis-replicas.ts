@@ -4,14 +4,14 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { redisState, type SharedState } from "../../gateway/admission/shared-state.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
-import { quotaWindows } from "../../gateway/limits/windows.ts";
+import { accountWindows } from "../../gateway/limits/windows.ts";
 import { newAccount } from "./accounts.ts";
 import type { Stack } from "./stack.ts";
 import { until as untilTrue } from "./until.ts";
 
 export const until = (check: () => Promise<boolean>, withinMs = 15_000) => untilTrue(check, { withinMs, everyMs: 20 });
 
-export const windows = quotaWindows({ perMinute: 50, perDay: 1_000 });
+export const windows = accountWindows({ perMinute: 50, perDay: 1_000 });
 let names = 0;
 export const newName = () => `name-${++names}`;
 

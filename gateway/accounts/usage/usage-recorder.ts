@@ -46,7 +46,7 @@ export class UsageRecorder {
   readonly #options: UsageRecorderOptions;
   readonly #timer: NodeJS.Timeout;
   readonly #minutes = new UnwrittenMinutes();
-  /** Of the keys that were used since their last use was written. */
+  /** Unix milliseconds of the latest use of each key, by key id, until that use is written. */
   readonly #lastUse = new Map<string, number>();
   /** By day, account and operation. */
   #deprecatedUse = new Map<string, DeprecatedUse>();

@@ -7,7 +7,7 @@ import { type Body, bodyOf, bodyOfText, type Snapshot } from "./snapshot.ts";
 /** Length of the pieces of a long body. Other requests get a turn between two of them. */
 const pieceLength = 64 * 1024;
 
-/** Chunks with a change that are searched in one turn of the event loop; those without one cost nothing. */
+/** Chunks that are searched in one turn of the event loop. Those that `maxRevision` rules out do not count. */
 const chunksPerTurn = 256;
 
 /** The entries of a chunk that changed, by their index. */

@@ -158,7 +158,7 @@ function identityOf(
 ): RequestIdentity {
   const { principal, requestId, operationName } = contextOf(response);
   const { accountId: account, keyId } = principal!;
-  const identity = { author: { account, keyId }, originRequestId: requestId };
+  const identity = { actor: { account, keyId }, originRequestId: requestId };
   if (idempotencyKey === undefined) return identity;
   return {
     ...identity,
