@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Shares } from "../../runtime/shares.ts";
 import { askWhetherThere } from "./leaving-clients.ts";
+import { lineEndsIn, maxLineEnds } from "./request-body.ts";
 import { hurry } from "./request-context.ts";
 
 /** How long a closing connection stays open for a client that is still sending, or for the rest of a head at a stop. */
@@ -22,9 +23,6 @@ const maxBreaks = 8;
 
 /** Faults of a body that Node's parser lets through. */
 export type BodyFault = "cut short" | "too many pieces";
-
-/** Maximum cuts of one request into pieces for the parser: each piece costs nearly as much as a request. */
-const maxCuts = 1_000;
 
 const emptyLine = Buffer.from("\r\n\r\n");
 const isBreak = (byte: number | undefined) => byte === 0x0d || byte === 0x0a;
@@ -51,7 +49,7 @@ export class Connection {
   readonly #room: Shares;
   readonly #owner: string;
   readonly #onInvalid: (fault: BodyFault) => void;
-  #cuts = 0;
+  #bodyLineEnds = 0;
   /** What of the arriving bytes is parsed. It only goes down, from all of them to none. */
   #parsed: "requests" | "open body" | "nothing" = "requests";
   /** Set when no more bytes come after those that wait: the client has ended, or bytes were dropped. */
@@ -154,12 +152,15 @@ export class Connection {
         this.#holdBack(bytes.subarray(at));
         return;
       }
+      const isChunked = this.#open !== undefined && this.#bodyLeft === 0;
       const end = this.#endOfPiece(bytes, at);
-      this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end));
+      const piece = at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end);
+      if (isChunked) this.#bodyLineEnds += lineEndsIn(piece);
+      if (this.#bodyLineEnds > maxLineEnds) return void this.#onInvalid("too many pieces");
+      this.#parse(piece);
       this.#countHead(this.#open === undefined ? this.#headBytes + end - at : 0);
       at = end;
       this.#keepAlive();
-      if (at < bytes.length && ++this.#cuts > maxCuts) this.#onInvalid("too many pieces");
     }
   }
 
@@ -218,7 +219,7 @@ export class Connection {
 
   readonly #closed = () => {
     this.#open = undefined;
-    this.#cuts = 0;
+    this.#bodyLineEnds = 0;
     if (this.#parsed !== "requests") return this.close();
     // In a later turn: otherwise this one would answer all waiting requests that need no I/O before those of others.
     if (this.#waiting.length > 0) setImmediate(this.#goOn);

@@ -24,7 +24,7 @@ async function receive(bytes: string) {
   takeBody(request);
   const readBody = (bodyTimeoutMs: number, reverifyKeyAndBan: Reverify = async () => {}) =>
     readWholeBody(request, response, { admission: { reverifyKeyAndBan }, bodyTimeoutMs });
-  return { socket, response, readBody };
+  return { socket, request, response, readBody };
 }
 
 type Reverify = WholeBodyOptions["admission"]["reverifyKeyAndBan"];
@@ -34,6 +34,18 @@ const head = (length: number) => `PATCH / HTTP/1.1\r\nHost: g\r\nContent-Length:
 test("a body whose length is announced as too large is refused before any of it arrives", async () => {
   const { readBody } = await receive(head(16 * 1024 + 1));
   await expect(readBody(1)).rejects.toMatchObject({ status: 413, code: "payload_too_large" });
+});
+
+test("a body that becomes too large costs one error, and nothing looks at the rest of it", async () => {
+  const { socket, request, readBody } = await receive(
+    "POST / HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n",
+  );
+  const chunk = `2000\r\n${"x".repeat(0x2000)}\r\n`;
+  socket.write(chunk.repeat(3));
+  await expect(readBody(60_000)).rejects.toMatchObject({ status: 413, code: "payload_too_large" });
+  expect(request.listenerCount("data")).toBe(0);
+  socket.write(`${chunk}0\r\n\r\n`);
+  await once(request, "end"); // it is dropped, and holds nothing up
 });
 
 test("a body that does not arrive in time is refused with 408, and its connection is to end", async () => {

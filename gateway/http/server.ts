@@ -51,9 +51,7 @@ const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After
 
 const bodyFaults: Readonly<Record<BodyFault, ApiError>> = {
   "cut short": new ApiError("invalid_request", { message: "The body of the request is cut short." }),
-  "too many pieces": new ApiError("payload_too_large", {
-    message: "The body has too many line breaks in small chunks.",
-  }),
+  "too many pieces": new ApiError("payload_too_large", { message: "The body has too many chunks or line breaks." }),
 };
 const noTunnel = new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH, POST" } });
 
