@@ -55,19 +55,16 @@ function showsKey(text: string): boolean {
 
 /**
  * Copies status and headers of an upstream's answer, for the caller alone: it answers one key, and no other caller may
- * get it from a cache. Headers that the gateway has already set stay.
+ * get it from a cache. What an app around the gateway has set stays, but for what it says to caches.
  */
 export function copyHead(from: IncomingMessage, to: ServerResponse): void {
   to.statusCode = from.statusCode!;
   const { headers } = from;
-  const kept = {
-    ...passedBack(headers),
-    "cache-control": privateCacheControl(headers["cache-control"]),
-    vary: varyByKey(headers.vary),
-  };
-  for (const [name, value] of Object.entries(kept)) {
+  for (const [name, value] of Object.entries(passedBack(headers))) {
     if (value !== undefined && !to.hasHeader(name)) to.setHeader(name, value);
   }
+  to.setHeader("Cache-Control", privateCacheControl(headers["cache-control"]));
+  to.setHeader("Vary", varyByKey(to.getHeader("Vary"), headers.vary));
 }
 
 /** Directives of `Cache-Control` for the caller's own cache. All others are for caches that callers share. */
@@ -101,10 +98,10 @@ function privateCacheControl(sent = ""): string {
 }
 
 /** Keeps the answers to two keys apart, in a browser where one follows the other. */
-function varyByKey(sent: string | undefined): string {
-  return /(^|,)\s*(\*|authorization)\s*(,|$)/i.test(sent ?? "")
-    ? sent!
-    : [sent, "Authorization"].filter(Boolean).join(", ");
+function varyByKey(...sent: readonly ReturnType<ServerResponse["getHeader"]>[]): string {
+  const all = sent.flat().filter(Boolean);
+  const isByKey = /(^|,)\s*(\*|authorization)\s*(,|$)/i.test(all.join());
+  return (isByKey ? all : [...all, "Authorization"]).join(", ");
 }
 
 /** The headers of an upstream's answer that come back. */
@@ -132,10 +129,12 @@ const keptBack: ReadonlySet<string> = new Set([
   "transfer-encoding",
   "upgrade",
   // The gateway sends its own, or none on purpose.
+  "cache-control",
   "deprecation",
   "link",
   "retry-after",
   "sunset",
+  "vary",
   "x-request-id",
   // They are about the upstream, which the client cannot reach.
   "accept-ranges",

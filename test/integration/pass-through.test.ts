@@ -257,6 +257,14 @@ describe("the response of the upstream", () => {
     expect((await get(gateway, "/v1/pets/7")).headers.vary).toBe(ours);
   });
 
+  test("a passed answer is for one key, whatever an app around the gateway says to caches", async () => {
+    const upstream = await startUpstream((_req, res) => res.setHeader("Vary", "Accept").end("{}"));
+    const setByApp = { "Cache-Control": "public, max-age=300", Vary: "Origin", "X-App": "1" };
+    const { headers } = await get(await startGateway({ upstream: upstream.url, setByApp }), "/v1/pets/7");
+    const caching = { "cache-control": "private, no-cache", vary: "Origin, Accept, Authorization" };
+    expect(headers).toMatchObject({ ...caching, "x-app": "1" });
+  });
+
   test("the client gets no header that instructs a proxy, or its browser for the whole origin", async () => {
     const names =
       "CDN-Cache-Control Cloudflare-CDN-Cache-Control Surrogate-Control Surrogate-Key Edge-Control Edge-Cache-Tag Cache-Tag " +

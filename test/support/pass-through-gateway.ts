@@ -69,8 +69,12 @@ export async function startTcpUpstream(onConnection: (socket: Socket) => void) {
   return { url, received: () => received, connections: () => connections, open: () => sockets, allClosed };
 }
 
-/** Starts the pass-through handlers between the request context and the error writer that a gateway gives them. */
-export async function startGateway(options: Partial<PassThroughOptions>) {
+/**
+ * Starts the pass-through handlers between the request context and the error writer that a gateway gives them.
+ *
+ * @param setByApp headers that an app around the gateway has set
+ */
+export async function startGateway({ setByApp = {}, ...options }: Partial<PassThroughOptions> & AppHeaders) {
   const errors: ApiError[] = [];
   const arrivals = new EventEmitter();
   const onError: ErrorRequestHandler = (thrown, req, res, _next) => void errors.push(writeError(req, res, thrown));
@@ -96,6 +100,7 @@ export async function startGateway(options: Partial<PassThroughOptions>) {
       });
       res.setHeader("X-Request-Id", "request-1").setHeader("X-RateLimit-Limit", "60").setHeader("RateLimit", "ours");
       res.setHeader("Link", "<ours>").setHeader("X-Content-Type-Options", "ours");
+      for (const [name, value] of Object.entries(setByApp)) res.setHeader(name, value);
       arrivals.emit(req.originalUrl, once(res, "close"));
       // Holds the request like an authentication that takes longer than the client waits.
       if ("x-hold" in req.headers) res.once("close", next);
@@ -114,6 +119,10 @@ export async function startGateway(options: Partial<PassThroughOptions>) {
   /** Resolves when a request has arrived, with a promise of its end. */
   const arrived = async (path: string) => ({ end: (await once(arrivals, path))[0] as Promise<unknown> });
   return { url, errors, arrived };
+}
+
+interface AppHeaders {
+  readonly setByApp?: Record<string, string>;
 }
 
 const admission = { isKeyKnownGood: () => true, reverifyKeyAndBan: async () => {} };
