@@ -1,7 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { createInventoryClient } from "../../client/index.ts";
 import { expectError, expectOutage } from "../support/answers.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { type Response, request } from "../support/http.ts";
+import { startInventoryService } from "../support/inventory-service.ts";
+import { startLink } from "../support/link.ts";
+import { openMigratedStock } from "../support/open-stock.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
@@ -144,6 +148,27 @@ test("callers that come while the service is away for a moment wait for it, and 
   await system.restartInventory();
   expect((await held).map(({ status }) => status)).toEqual([200, 200]);
   expect(await system.stored(7n)).toMatchObject({ quantity: 42 });
+}, 60_000);
+
+test("updates go on while two of three services cannot reach their database", async () => {
+  await using stack = new AsyncDisposableStack();
+  const database = await startPrivateDatabaseServer();
+  stack.defer(() => database.stop());
+  const url = await database.createDatabase();
+  const { store } = await openMigratedStock(stack, url);
+  await store.write([{ kind: "create", petId: 7n, quantity: 1, status: "available" }]);
+  const link = await startLink(stack, database.port);
+  const detour = Object.assign(new URL(url), { port: link.port }).href;
+  const urls = [detour, url, detour];
+  const services = await Promise.all(urls.map((each) => startInventoryService(stack, each, { LOG_LEVEL: "fatal" })));
+  link.cut();
+  const address = `ipv4:${services.map(({ listen }) => listen).join()}`;
+  // The first stream of a client leads to any of the services.
+  for (let quantity = 10; quantity < 18; quantity++) {
+    const inventory = createInventoryClient({ address });
+    stack.defer(() => inventory.close());
+    expect(await inventory.update({ petId: 7n, quantity })).toMatchObject({ quantity });
+  }
 }, 60_000);
 
 test("an outage of the database costs a tier a line a second for each kind of error, all counted", async () => {
