@@ -17,7 +17,6 @@ import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
 import { stockCommandSettings, stockDatabaseSetting } from "../config.ts";
-import { ListFeed } from "../stock/list-feed.ts";
 import { StockHistory } from "../stock/stock-history.ts";
 import { stockMigrations } from "../stock/stock-migrations.ts";
 import { StockStore } from "../stock/stock-store.ts";
@@ -25,6 +24,7 @@ import { type Format, fileHead, formatOf, formats, generated, toText } from "./e
 import { historyTable } from "./history-table.ts";
 import { entriesOf, openSource, printBadLines } from "./import-source.ts";
 import { createProgress } from "./progress.ts";
+import { readWholeStock } from "./whole-stock.ts";
 
 const batchSize = 1_000;
 
@@ -72,23 +72,25 @@ async function importEntries(entries: AsyncIterable<ItemInput>, store: StockStor
   return done;
 }
 
-/** Writes every entry, and closes `out` unless it is standard output. @returns how many there are */
+/**
+ * Writes every entry as it was at one moment, and closes `out` unless it is standard output.
+ *
+ * @returns how many there are
+ */
 async function exportEntries(store: StockStore, out: Writable, format: Format): Promise<number> {
   const isOnTerminal = out === process.stdout && process.stdout.isTTY;
   const progress = createProgress("entries exported", process.stderr.isTTY && !isOnTerminal);
-  let done = 0;
-  const text = async function* () {
+  const entries = await readWholeStock(store, batchSize, (count) => progress.show(count));
+  const text = function* () {
     yield fileHead(format);
-    for await (const { rows } of new ListFeed(store, batchSize).load(undefined)) {
-      const page = rows.filter(({ removed }) => !removed);
-      yield page.map((item) => toText(item, format)).join("");
-      done += page.length;
-      progress.show(done);
+    for (let at = 0; at < entries.length; at += batchSize) {
+      const batch = entries.slice(at, at + batchSize);
+      yield batch.map((item) => toText(item, format)).join("");
     }
   };
   await pipeline(text, out, { end: out !== process.stdout });
   progress.clear();
-  return done;
+  return entries.length;
 }
 
 /** Reads a count of at least one. */
