@@ -71,6 +71,27 @@ describe("the handlers of calls", () => {
     expect(await stream.next()).toBeUndefined();
   });
 
+  test("at most four reads of entries run at once, so that writes and checks find a connection", async () => {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
+    const begun: string[] = [];
+    const begin = async (what: string) => {
+      begun.push(what);
+      await released;
+    };
+    const get = () => begin("get").then(() => undefined);
+    const getMany = () => begin("getMany").then(() => new Map());
+    const { inventory } = await serve({ store: Object.assign(Object.create(store), { get, getMany }) });
+    const reads = Array.from({ length: 5 }, () => [
+      inventory.batchGet({ petIds: [1n] }),
+      inventory.get({ petId: 1n }).catch(({ code }) => code),
+    ]);
+    await inventory.update({ petId: 1n, quantity: 1 }).catch(() => {}); // it came last, and is answered
+    expect(begun).toHaveLength(4);
+    release();
+    await Promise.all(reads.flat());
+    expect(begun).toHaveLength(10);
+  });
+
   test("CheckInventory sends an answer of many messages to its end", async () => {
     const { inventory } = await serve(
       paged(async ({ epoch, revision }) => ({

@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { byIndex } from "../../runtime/database/statements.ts";
 import { readCurrentRows } from "./current-rows.ts";
-import { orUnavailable, TooManyAtOnceError } from "./stock-errors.ts";
+import { orUnavailable } from "./stock-errors.ts";
 import {
   fromHistoryRow,
   type HistoryChange,
@@ -12,18 +12,12 @@ import {
   ledgerTable,
   petIndex,
 } from "./stock-rows.ts";
-
-/** Maximum reads at once: writes and checks must find a connection. */
-const maxReads = 2;
-
-/** Reads that wait for their turn; further ones are refused. */
-const maxWaiting = 100;
+import { Turns } from "./turns.ts";
 
 /** The changes of the stock, as far as they are kept. */
 export class StockHistory {
   readonly #db: Knex;
-  #running = 0;
-  readonly #waiting: (() => void)[] = [];
+  readonly #turns = new Turns("histories", 2, 100);
 
   constructor(db: Knex) {
     this.#db = db;
@@ -53,7 +47,7 @@ export class StockHistory {
       .limit(limit);
     if (petId !== undefined) made.where("pet_id", petId as never);
     if (revision !== undefined) made.where("id", "<", revision as never);
-    const rows = await this.#inTurn(() => readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id"));
+    const rows = await this.#turns.take(() => readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id"));
     return rows.sort((a, b) => Number(b.id - a.id)).map(fromHistoryRow);
   }
 
@@ -68,20 +62,7 @@ export class StockHistory {
       .select(serverColumns(this.#db), this.#db.raw("exists ? or exists ? as known", [entry, change]));
     const read = () =>
       orUnavailable(readCurrent<{ known: number | bigint } & ServerRow>(this.#db, () => query.clone()));
-    const [row] = await this.#inTurn(read);
+    const [row] = await this.#turns.take(read);
     return Number(row!.known) === 1;
-  }
-
-  async #inTurn<T>(read: () => Promise<T>): Promise<T> {
-    if (this.#running < maxReads) this.#running += 1;
-    else if (this.#waiting.length < maxWaiting) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else throw new TooManyAtOnceError("histories");
-    try {
-      return await read();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#running -= 1;
-    }
   }
 }
