@@ -325,8 +325,9 @@ class Judge {
   #mayHaveHappened({ attempts }: AskedChange, era: number, atMs: number): boolean {
     const doneIn = attempts.flatMap(({ outcome, returnMs }) => (outcome.kind === "done" ? this.#eraAt(returnMs) : []));
     if (doneIn.includes(era)) return false;
-    // One that was done, and lost with a restore, may have been done again by the same attempt.
-    return attempts.some(({ callMs, outcome }) => outcome.kind !== "refused" && callMs <= atMs);
+    // One that was done, and lost with a restore, may have been done again by the same attempt, or refused then.
+    const maySo = ({ outcome, returnMs }: Attempt) => outcome.kind !== "refused" || era < this.#eraAt(returnMs);
+    return attempts.some((attempt) => attempt.callMs <= atMs && maySo(attempt));
   }
 
   /** What is made all or none leaves no entry as it was. */
