@@ -86,23 +86,6 @@ test("changes wait for no stream that a service does not accept: another one tak
   expect(streams.map(({ questions }) => questions.length)).toEqual([0, 1]);
 });
 
-test("further changes go over another stream when a service could make no change of a message", async () => {
-  const refusal = { code: status.UNAVAILABLE, message: "the database is away" };
-  const { streams, submit } = await open({
-    onQuestion: (stream, index) => {
-      if (index === 0) stream.say({ results: petIdsOf(stream)!.map(() => ({ refusal })) });
-      else if (index > 1) answer(stream);
-      else stream.say({ results: [{ refusal }, { item: item(petIdsOf(stream)![1]!) }] });
-    },
-  });
-  const both = () => Promise.all([submit(update(1n)), submit(update(2n))]);
-  const away = { code: "UNAVAILABLE" };
-  expect(await both()).toMatchObject([away, away]);
-  await until(() => streams[0]!.isCancelled);
-  for (let i = 0; i < 2; i++) expect(await both()).toMatchObject([away, { petId: 2n }]);
-  expect(streams.map(({ questions }) => questions.length)).toEqual([1, 2]);
-});
-
 test("what was sent over a stream that breaks may still happen, so it ends at its deadline", async () => {
   // grpc-js and proxies make such statuses of resets: they look like refusals, and no service has said them.
   for (const code of [status.UNAVAILABLE, status.RESOURCE_EXHAUSTED, status.PERMISSION_DENIED, status.INTERNAL]) {

@@ -190,17 +190,14 @@ export class ChangeSessions {
   async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<void> {
     const groups = taken.map(({ request, endMs }) => toWireGroup(request, session.deadlineMs(endMs)));
     const changes = taken.flatMap(({ request }) => request.changes);
-    let isAway = false;
     const read = ({ results }: ApplyChangesResponse) => {
       const outcomes = toOutcomes(changes, results);
-      isAway = outcomes.every((outcome) => outcome instanceof InventoryError && outcome.code === "UNAVAILABLE");
       for (const { request, end } of taken) end(outcomes.splice(0, request.changes.length));
       return true;
     };
     const untilMs = Math.max(...taken.map(({ endMs }) => endMs));
     try {
       await session.ask({ groups }, read, untilMs - performance.now());
-      if (isAway) session.cancel(); // its quick refusals would make it the idle session of most changes
     } catch (thrown) {
       const error = toInventoryError(thrown);
       for (const { request, end } of taken) {

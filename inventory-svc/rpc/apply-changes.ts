@@ -58,7 +58,10 @@ async function* applyGroups(
       applyGroup(group, stream, deps, { caller, span, startedMs }),
     ),
   );
-  yield { results: (await Promise.all(results)).flat() };
+  const all = (await Promise.all(results)).flat();
+  // A service without its database refuses faster than others write, so its stream would be idle most often.
+  if (all.length > 0 && all.every(({ refusal }) => refusal?.code === status.UNAVAILABLE)) stream.takeNoMore();
+  yield { results: all };
 }
 
 async function applyGroup(

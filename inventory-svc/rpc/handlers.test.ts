@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { ServerCredentials } from "@grpc/grpc-js";
+import { ServerCredentials, status } from "@grpc/grpc-js";
 import type { Position } from "../../proto/pet.ts";
 import { connectInventory, messagesOf } from "../../test/support/grpc.ts";
 import { suiteStock } from "../../test/support/open-stock.ts";
@@ -9,6 +9,7 @@ import { createRpcServer } from "../grpc-server.ts";
 import type { Change, ChangeGroup, Outcome } from "../stock/change.ts";
 import { ChangeFeed } from "../stock/change-feed.ts";
 import { ListFeed } from "../stock/list-feed.ts";
+import { StockUnavailableError } from "../stock/stock-errors.ts";
 import { StockHistory } from "../stock/stock-history.ts";
 import type { ChangesPage } from "../stock/stock-store.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
@@ -196,6 +197,23 @@ describe("the handlers of calls", () => {
     expect(await stream.next()).toMatchObject({ results: [{ item: { quantity: 7 } }] });
     expect(await stream.next()).toBeUndefined();
     expect(submit).toHaveBeenCalledTimes(1);
+  });
+
+  test("ApplyChanges ends after a request of which it could make nothing, so that others are asked", async () => {
+    await store.write([create(1n)]);
+    const away = async ({ changes }: ChangeGroup) => {
+      if (changes[0]!.petId === 2n) throw new StockUnavailableError(new Error("away"));
+      return await store.write(changes);
+    };
+    const { inventory } = await serve({ commits: { submit: away } });
+    const stream = inventory.applyChanges(soon());
+    const groupOf = (petId: bigint) => ({ changes: [{ petId, quantity: 7 }], deadlineMs });
+    const refused = { refusal: { code: status.UNAVAILABLE } };
+    stream.send({ groups: [groupOf(1n), groupOf(2n)] });
+    expect(await stream.next()).toMatchObject({ results: [{ item: { quantity: 7 } }, refused] });
+    stream.send({ groups: [groupOf(2n), groupOf(2n)] });
+    expect(await stream.next()).toMatchObject({ results: [refused, refused] });
+    expect(await stream.next()).toBeUndefined();
   });
 
   test("ApplyChanges does nothing of a request that crosses with the end of its stream", async () => {

@@ -137,6 +137,8 @@ export interface QuestionStream {
    * when it learned of that, which is later. So the service gives up first, however late the question comes
    */
   wantedUntil(deadlineMs: number): () => boolean;
+  /** Ends it after the answer that is being made: the next stream may lead to another replica. */
+  takeNoMore(): void;
 }
 
 /**
@@ -144,8 +146,9 @@ export interface QuestionStream {
  * sends questions faster than they are answered: only questions that came in one frame, of 16 KiB, are decoded before
  * it is their turn.
  *
- * A stream ends with OK between two questions: at the end of its life, and when the service stops. No question is taken
- * after that, so a question without an answer on such a stream has had no effect.
+ * A stream ends with OK between two questions: at the end of its life, when the service stops, and when it could make
+ * no change of a message. No question is taken after that, so a question without an answer on such a stream has had no
+ * effect.
  *
  * @param draining aborted when the service stops
  * @param open gets each stream when it begins, and returns what answers its questions
@@ -161,7 +164,6 @@ export function questionStreamHandler<Question, Answer>(
     call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
     const path = call.getPath();
     const wantedUntil = (deadlineMs: number) => () => !call.cancelled && performance.now() < acceptedMs + deadlineMs;
-    const answer = open({ path, certificateNames: certificateNames(call), wantedUntil });
     const gone = new AbortController();
     call.on("cancelled", () => gone.abort());
     let isOver = false;
@@ -171,6 +173,7 @@ export function questionStreamHandler<Question, Answer>(
       isOver = true;
       if (!isAnswering) call.end();
     };
+    const answer = open({ path, certificateNames: certificateNames(call), wantedUntil, takeNoMore: finish });
     const life = setTimeout(finish, streamLifeMs);
     draining.addEventListener("abort", finish);
     call.on("close", () => {
