@@ -55,7 +55,7 @@ function showsKey(text: string): boolean {
 
 /**
  * Copies status and headers of an upstream's answer, for the caller alone: it answers one key, and no other caller may
- * get it from a cache. What an app around the gateway has set stays, but for what it says to caches.
+ * get it from a cache. What an app around the gateway has set stays, but for a `Cache-Control` that allows a cache.
  */
 export function copyHead(from: IncomingMessage, to: ServerResponse): void {
   to.statusCode = from.statusCode!;
@@ -63,7 +63,8 @@ export function copyHead(from: IncomingMessage, to: ServerResponse): void {
   for (const [name, value] of Object.entries(passedBack(headers))) {
     if (value !== undefined && !to.hasHeader(name)) to.setHeader(name, value);
   }
-  to.setHeader("Cache-Control", privateCacheControl(headers["cache-control"]));
+  const isUncached = /no-store/i.test(String(to.getHeader("Cache-Control")));
+  to.setHeader("Cache-Control", isUncached ? "no-store" : privateCacheControl(headers["cache-control"]));
   to.setHeader("Vary", varyByKey(to.getHeader("Vary"), headers.vary));
 }
 

@@ -4,8 +4,7 @@
  * and a new epoch after a restore.
  */
 import "../../runtime/node-version.ts";
-import { createWriteStream } from "node:fs";
-import { rename, rm } from "node:fs/promises";
+import { open, rename, rm } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
@@ -79,7 +78,7 @@ async function importEntries(entries: AsyncIterable<ItemInput>, store: StockStor
  */
 async function exportEntries(store: StockStore, out: Writable, format: Format): Promise<number> {
   const isOnTerminal = out === process.stdout && process.stdout.isTTY;
-  const progress = createProgress("entries exported", process.stderr.isTTY && !isOnTerminal);
+  const progress = createProgress("entries read", process.stderr.isTTY && !isOnTerminal);
   const entries = await readWholeStock(store, batchSize, (count) => progress.show(count));
   const text = function* () {
     yield fileHead(format);
@@ -178,8 +177,9 @@ program
       }
       // The file gets its name only when it is complete.
       const draft = `${file}.${process.pid}.part`;
+      await using opened = await open(draft, "w");
       try {
-        const done = await exportEntries(store, createWriteStream(draft), format);
+        const done = await exportEntries(store, opened.createWriteStream(), format);
         await rename(draft, file);
         console.error(`${counted(done, "entry", "entries")} exported`);
       } finally {

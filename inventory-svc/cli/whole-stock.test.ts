@@ -47,7 +47,7 @@ test("an export has all entries as they were at one moment, whatever changes whi
   ]);
 });
 
-test("an export ends with an error when the stock is restored while it reads", async () => {
+test("an export ends with an error when another epoch begins while it reads", async () => {
   const store = await changingStore(() => new StockStore(db).beginEpoch());
-  await expect(readWholeStock(store, pageSize)).rejects.toThrow("the stock was restored while it was read");
+  await expect(readWholeStock(store, pageSize)).rejects.toThrow("another epoch of the stock began");
 });

@@ -9,7 +9,7 @@ import type { StockStore } from "../stock/stock-store.ts";
  *
  * @param onRead gets how many entries there are so far
  * @returns the entries in the order of petId
- * @throws StockUnavailableError; OperatorError when the stock was restored meanwhile
+ * @throws StockUnavailableError; OperatorError when another epoch began meanwhile, as after a restore
  */
 export async function readWholeStock(
   store: Pick<StockStore, "position" | "rowsAfter" | "changesAfter">,
@@ -28,7 +28,8 @@ export async function readWholeStock(
   for await (const { rows } of new ListFeed(store, pageSize).load(undefined)) take(rows);
   for (let more = true; more; ) {
     const changes = await store.changesAfter(position, pageSize);
-    if (changes.kind === "reset") throw new OperatorError("the stock was restored while it was read: try again");
+    if (changes.kind === "reset")
+      throw new OperatorError("another epoch of the stock began while it was read: try again");
     take(changes.rows);
     ({ position, more } = changes);
   }

@@ -10,6 +10,7 @@ import type { Change, Outcome } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { type EntryRow, entryColumns, fromEntryRow, ledgerTable } from "./stock-rows.ts";
+import { Turns } from "./turns.ts";
 import { type WriteRequest, WriteStatements, type Written, writeInTransaction } from "./write.ts";
 
 /** A page of the changes after a position; `reset` when the position is below the floor, or not one of this stock. */
@@ -39,6 +40,7 @@ export class StockStore {
   readonly #db: Knex;
   readonly #readPosition: Statement;
   readonly #headReads = new SharedRead(() => this.#readHead());
+  readonly #turns = new Turns("reads of changes", 3, 2_000);
   readonly #statements: WriteStatements;
   readonly #made = new Map<ChangeKind, number>();
   /** The latest position that was read or written here. */
@@ -89,11 +91,10 @@ export class StockStore {
    */
   async changesAfter(asked: Position, limit: number): Promise<ChangesPage> {
     const { position, floor, pages } = await this.#headReads.next();
-    if (position.epoch === asked.epoch && position.revision === asked.revision) {
-      return { kind: "changes", position, floor, rows: [], more: false };
-    }
-    const key = `${limit} ${asked.revision} ${asked.epoch}`;
-    const page = pages.get(key) ?? this.#readPage(asked, limit);
+    if (position.epoch !== asked.epoch) return { kind: "reset" };
+    if (position.revision === asked.revision) return { kind: "changes", position, floor, rows: [], more: false };
+    const key = `${limit} ${asked.revision}`;
+    const page = pages.get(key) ?? this.#turns.take(() => this.#readPage(asked, limit));
     pages.set(key, page);
     return await page;
   }
@@ -235,12 +236,8 @@ export class StockStore {
 
   /** Reads rows in the order of petId. @param choose says which */
   async #readRows(choose: (rows: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly ListedItem[]> {
-    const rows = await readCurrentRows<EntryRow>(
-      this.#db,
-      choose(this.#select()).orderBy("pet_id"),
-      entryColumns,
-      "pet_id",
-    );
+    const chosen = choose(this.#select()).orderBy("pet_id");
+    const rows = await readCurrentRows<EntryRow>(this.#db, chosen, entryColumns, "pet_id");
     return rows.map(fromEntryRow);
   }
 

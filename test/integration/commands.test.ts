@@ -143,7 +143,7 @@ describe("terminals", () => {
     const imported = await stock("import in.csv");
     expect(imported).toMatch(/<clear>[\d,]+ lines checked<clear>/);
     expect(imported).toMatch(/<clear>[\d,]+ entries imported<clear>50000 entries imported\r\n$/);
-    expect(await stock("export out.csv")).toMatch(/<clear>[\d,]+ entries exported<clear>50000 entries exported\r\n$/);
+    expect(await stock("export out.csv")).toMatch(/<clear>[\d,]+ entries read<clear>50000 entries exported\r\n$/);
     expect(await stock("export")).not.toContain("<clear>");
   });
 

@@ -259,10 +259,15 @@ describe("the response of the upstream", () => {
 
   test("a passed answer is for one key, whatever an app around the gateway says to caches", async () => {
     const upstream = await startUpstream((_req, res) => res.setHeader("Vary", "Accept").end("{}"));
-    const setByApp = { "Cache-Control": "public, max-age=300", Vary: "Origin", "X-App": "1" };
-    const { headers } = await get(await startGateway({ upstream: upstream.url, setByApp }), "/v1/pets/7");
-    const caching = { "cache-control": "private, no-cache", vary: "Origin, Accept, Authorization" };
-    expect(headers).toMatchObject({ ...caching, "x-app": "1" });
+    for (const [said, kept] of [
+      ["public, max-age=300", "private, no-cache"],
+      ["no-store", "no-store"],
+    ] as const) {
+      const setByApp = { "Cache-Control": said, Vary: "Origin", "X-App": "1" };
+      const { headers } = await get(await startGateway({ upstream: upstream.url, setByApp }), "/v1/pets/7");
+      const caching = { "cache-control": kept, vary: "Origin, Accept, Authorization" };
+      expect(headers).toMatchObject({ ...caching, "x-app": "1" });
+    }
   });
 
   test("the client gets no header that instructs a proxy, or its browser for the whole origin", async () => {

@@ -61,6 +61,19 @@ describeEachDatabase("the stock's store", (url) => {
     });
   });
 
+  test("reads of changes after many positions leave connections to writes", async () => {
+    const revisions = Array.from({ length: 40 }, (_, i) => BigInt(-1 - i));
+    const reads = revisions.map((revision) => store.changesAfter({ ...start, revision }, 10));
+    let isOver = false;
+    const all = Promise.all(reads).finally(() => {
+      isOver = true;
+    });
+    let most = 0;
+    for (; !isOver; most = Math.max(most, stock.db.client.pool.numUsed())) await setImmediate();
+    expect(await all).toEqual(revisions.map(() => ({ kind: "reset" })));
+    expect(most).toBeLessThanOrEqual(4); // one reads the head
+  });
+
   test.each([minPetId, minPetId + 1n, -(2n ** 53n) - 1n, -1n, 0n, 1n, 2n ** 53n + 1n, maxPetId - 1n, maxPetId])(
     "petId %s comes back exactly from every read",
     async (petId) => {

@@ -415,12 +415,12 @@ export const plantedFaults: readonly PlantedFault[] = [
     find: `    try {
       return await read();
     } finally {
-      const next = this.#waiting.shift();
+      const [next] = this.#waiting;
       if (next) next();
       else this.#running -= 1;
     }`,
     replace: `    const found = await read();
-    const next = this.#waiting.shift();
+    const [next] = this.#waiting;
     if (next) next();
     else this.#running -= 1;
     return found;`,
