@@ -55,7 +55,7 @@ function showsKey(text: string): boolean {
 
 /**
  * Copies status and headers of an upstream's answer, for the caller alone: it answers one key, and no other caller may
- * get it from a cache. What an app around the gateway has set stays, but for a `Cache-Control` that allows a cache.
+ * get it from a cache. What an app around the gateway has set stays; of `Cache-Control` only `no-store`.
  */
 export function copyHead(from: IncomingMessage, to: ServerResponse): void {
   to.statusCode = from.statusCode!;

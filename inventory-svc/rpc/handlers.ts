@@ -46,7 +46,7 @@ export interface HandlerDeps {
 
 export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
   const { store, history, keepsHistory, commits, feed, lists, draining, actorOf, onCall } = deps;
-  const turns = new Turns("reads of entries", 3, 2_000);
+  const turns = new Turns({ maxRunning: 3 });
   const originOf = (call: ServerUnaryCall<unknown, unknown>) => ({ actor: actorOf(certificateNames(call)) });
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
     const [outcome] = await commits.submit({ changes: [change], origin: originOf(call) }, wantedBy(call));

@@ -146,9 +146,9 @@ export interface QuestionStream {
  * sends questions faster than they are answered: only questions that came in one frame, of 16 KiB, are decoded before
  * it is their turn.
  *
- * A stream ends with OK between two questions: at the end of its life, when the service stops, and when it could make
- * no change of a message. No question is taken after that, so a question without an answer on such a stream has had no
- * effect.
+ * A stream ends with OK between two questions: at the end of its life, when the service stops, and when its database
+ * was away for a whole message. No question is taken after that, so a question without an answer on such a stream has
+ * had no effect.
  *
  * @param draining aborted when the service stops
  * @param open gets each stream when it begins, and returns what answers its questions

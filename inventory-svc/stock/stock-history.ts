@@ -17,7 +17,7 @@ import { Turns } from "./turns.ts";
 /** The changes of the stock, as far as they are kept. */
 export class StockHistory {
   readonly #db: Knex;
-  readonly #turns = new Turns("histories", 2, 100);
+  readonly #turns = new Turns({ maxRunning: 2, maxWaiting: 100, maxWaitMs: 5_000 });
 
   constructor(db: Knex) {
     this.#db = db;

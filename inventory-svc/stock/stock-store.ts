@@ -40,7 +40,7 @@ export class StockStore {
   readonly #db: Knex;
   readonly #readPosition: Statement;
   readonly #headReads = new SharedRead(() => this.#readHead());
-  readonly #turns = new Turns("reads of changes", 3, 2_000);
+  readonly #turns = new Turns({ maxRunning: 3 });
   readonly #statements: WriteStatements;
   readonly #made = new Map<ChangeKind, number>();
   /** The latest position that was read or written here. */
@@ -91,7 +91,7 @@ export class StockStore {
    */
   async changesAfter(asked: Position, limit: number): Promise<ChangesPage> {
     const { position, floor, pages } = await this.#headReads.next();
-    if (position.epoch !== asked.epoch) return { kind: "reset" };
+    if (position.epoch !== asked.epoch || asked.revision < floor) return { kind: "reset" };
     if (position.revision === asked.revision) return { kind: "changes", position, floor, rows: [], more: false };
     const key = `${limit} ${asked.revision}`;
     const page = pages.get(key) ?? this.#turns.take(() => this.#readPage(asked, limit));

@@ -6,7 +6,7 @@ const { jest } = import.meta;
 
 /** Two reads at once and two that wait, with what ends each read. */
 function start() {
-  const turns = new Turns("reads", 2, 2);
+  const turns = new Turns({ maxRunning: 2, maxWaiting: 2 });
   const reads: ReturnType<typeof Promise.withResolvers<string>>[] = [];
   const take = () =>
     turns.take(() => {
@@ -41,6 +41,7 @@ test("a read whose turn does not come within 2 s ends, and takes no turn any mor
     jest.advanceTimersByTime(1_999);
     const inTime = take();
     jest.advanceTimersByTime(1);
+    await setImmediate();
     await late;
     for (const read of reads) read.resolve("read");
     await Promise.all(running);

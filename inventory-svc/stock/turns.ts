@@ -1,22 +1,28 @@
 /** Bounds reads of the database. */
 import { StockUnavailableError, TooManyAtOnceError } from "./stock-errors.ts";
 
-/** The longest wait for a turn: as long as for a connection to the database. */
-const maxWaitMs = 2_000;
+export interface TurnsOptions {
+  /** Maximum reads at once. */
+  readonly maxRunning: number;
+  /** Maximum reads that wait; by default those of all calls under way. */
+  readonly maxWaiting?: number;
+  /** The longest wait for a turn; by default as long as for a connection to the database. */
+  readonly maxWaitMs?: number;
+}
 
 /** Lets few reads of a kind run at once, so that writes and reads of the head find a connection to the database. */
 export class Turns {
-  readonly #kind: string;
   readonly #maxRunning: number;
   readonly #maxWaiting: number;
+  readonly #maxWaitMs: number;
   #running = 0;
   /** Functions that begin a turn, in the order of arrival. */
   readonly #waiting = new Set<() => void>();
 
-  constructor(kind: string, maxRunning: number, maxWaiting: number) {
-    this.#kind = kind;
+  constructor({ maxRunning, maxWaiting = Number.POSITIVE_INFINITY, maxWaitMs = 2_000 }: TurnsOptions) {
     this.#maxRunning = maxRunning;
     this.#maxWaiting = maxWaiting;
+    this.#maxWaitMs = maxWaitMs;
   }
 
   /**
@@ -28,7 +34,7 @@ export class Turns {
   async take<T>(read: () => Promise<T>): Promise<T> {
     if (this.#running < this.#maxRunning) this.#running += 1;
     else if (this.#waiting.size < this.#maxWaiting) await this.#wait();
-    else throw new TooManyAtOnceError(this.#kind);
+    else throw new TooManyAtOnceError("reads");
     try {
       return await read();
     } finally {
@@ -45,10 +51,12 @@ export class Turns {
         this.#waiting.delete(begin);
         resolve();
       };
-      const timer = setTimeout(() => {
-        this.#waiting.delete(begin);
-        reject(new StockUnavailableError(new Error(`no turn within ${maxWaitMs} ms`)));
-      }, maxWaitMs);
+      const giveUp = () => {
+        if (!this.#waiting.delete(begin)) return;
+        reject(new StockUnavailableError(new Error(`no turn within ${this.#maxWaitMs} ms`)));
+      };
+      // A read that has ended while this thread was busy gives its turn before the immediate.
+      const timer = setTimeout(() => setImmediate(giveUp), this.#maxWaitMs);
       this.#waiting.add(begin);
     });
   }

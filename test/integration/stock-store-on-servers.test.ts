@@ -247,7 +247,7 @@ describeEachDatabase("the stock's store", (url) => {
     await store.write([update(1n, 5)]);
     sent.length = 0;
     const [first, second, third, reset] = await Promise.all([ask(at), ask(at), ask(start), ask({ ...at, epoch: "x" })]);
-    expect(sent).toHaveLength(4);
+    expect(sent).toHaveLength(3); // the head tells of another epoch
     expect(first).toMatchObject({ kind: "changes", position: { revision: 3n }, rows: [{ petId: 1n, quantity: 5 }] });
     expect(second).toBe(first);
     expect(third).toMatchObject({ rows: [{ petId: 2n }, { petId: 1n }] });
