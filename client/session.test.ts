@@ -47,12 +47,12 @@ test("a refusal of a stream keeps its status", async () => {
 
 test("a part of an answer that arrives while the thread is busy is taken, however late that is", async () => {
   const { session, streams } = await open({});
-  const asked = session.ask(question, isLast, 400);
+  const asked = session.ask(question, isLast, 2_000);
   await until(() => streams[0]!.questions.length === 1);
   streams[0]!.say({ more: true });
   await new Promise((resolve) => setTimeout(resolve, 100));
   randomBytes(1, () => streams[0]!.say({ more: true }));
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 600);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_200);
   await new Promise((resolve) => setTimeout(resolve, 100));
   streams[0]!.say({ more: false });
   await asked;

@@ -10,7 +10,10 @@ export interface TurnsOptions {
   readonly maxWaitMs?: number;
 }
 
-/** Lets few reads of a kind run at once, so that writes and reads of the head find a connection to the database. */
+/**
+ * Lets few reads of a kind run at once. Of the ten connections of the default pool, reads of entries, of changes and of
+ * histories leave two: writes and reads of the head find one.
+ */
 export class Turns {
   readonly #maxRunning: number;
   readonly #maxWaiting: number;
