@@ -146,13 +146,13 @@ test("a check ends when a service accepts connections and no streams, as a froze
 test("an answer that arrives while the thread is busy is taken, however late that is", async () => {
   const { checks, streams } = await open(
     { onQuestion: (stream) => stream.questions.length === 1 && answer(stream) },
-    400,
+    800,
   );
   await checks.ask(position);
   const asked = checks.ask(position);
   await until(() => streams[0]!.questions.length === 2);
   randomBytes(1, () => answer(streams[0]!));
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 600);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 950);
   expect(await asked).toMatchObject({ kind: "changes" });
 });
 
