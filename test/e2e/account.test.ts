@@ -198,15 +198,20 @@ test("the values of a step are shown on hover and by the arrow keys", async () =
   await page.keyboard.press("Home");
   expect(await reading.textContent()).toMatch(/^Sun,? 22 Nov, 15:00–16:00: 144 served, 24 refused$/);
   const { width: screen, height } = page.viewportSize()!;
-  const drawn = await page.locator("#plot .u-over").elementHandle();
-  await page.setViewportSize({ width: screen - 40, height });
-  await drawn!.waitForElementState("hidden"); // the plot is drawn again
+  const drawing = page.locator("#plot .u-over");
+  const resize = async (width: number) => {
+    const drawn = await drawing.elementHandle();
+    await page.setViewportSize({ width, height });
+    await drawn!.waitForElementState("hidden"); // the plot is drawn again
+    await drawing.waitFor();
+  };
+  await resize(screen - 40);
   await page.evaluate("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))");
   expect(await reading.textContent()).toMatch(/^Sun,? 22 Nov, 15:00–16:00: 144 served, 24 refused$/);
-  await page.setViewportSize({ width: screen, height });
+  await resize(screen);
   await page.keyboard.press("Escape");
   expect(await reading.textContent()).toMatch(/^In all/);
-  const { x, y, width } = (await page.locator("#plot .u-over").boundingBox())!;
+  const { x, y, width } = (await drawing.boundingBox())!;
   await page.mouse.move(x + (width * 1.5) / 24, y + 50); // the middle of the second bar
   await page.locator("#reading", { hasText: "16:00–17:00: 145 served, 23 refused" }).waitFor();
 });
