@@ -36,7 +36,7 @@ test("an export has all entries as they were at one moment, whatever changes whi
       ]),
     () => others.write([adjust(3n, 5, "c"), adjust(5n, -5, "d")]),
   );
-  const found = await readWholeStock(store, pageSize);
+  const found = await readWholeStock(store, pageSize, () => {});
   expect(found.map(({ petId, quantity }) => [petId, quantity])).toEqual([
     [-1n, 0],
     [1n, 5],
@@ -49,5 +49,5 @@ test("an export has all entries as they were at one moment, whatever changes whi
 
 test("an export ends with an error when another epoch begins while it reads", async () => {
   const store = await changingStore(() => new StockStore(db).beginEpoch());
-  await expect(readWholeStock(store, pageSize)).rejects.toThrow("another epoch of the stock began");
+  await expect(readWholeStock(store, pageSize, () => {})).rejects.toThrow("another epoch of the stock began");
 });

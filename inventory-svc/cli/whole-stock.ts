@@ -1,5 +1,5 @@
 /** Reads the whole stock as it was at one moment. */
-import type { ListedItem } from "../../proto/pet.ts";
+import type { ListedItem, Position } from "../../proto/pet.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { ListFeed } from "../stock/list-feed.ts";
 import type { StockStore } from "../stock/stock-store.ts";
@@ -14,7 +14,7 @@ import type { StockStore } from "../stock/stock-store.ts";
 export async function readWholeStock(
   store: Pick<StockStore, "position" | "rowsAfter" | "changesAfter">,
   pageSize: number,
-  onRead: (count: number) => void = () => {},
+  onRead: (count: number) => void,
 ): Promise<readonly ListedItem[]> {
   const entries = new Map<bigint, ListedItem>();
   const take = (rows: readonly ListedItem[]) => {
@@ -24,8 +24,11 @@ export async function readWholeStock(
     }
     onRead(entries.size);
   };
-  let position = await store.position();
-  for await (const { rows } of new ListFeed(store, pageSize).load(undefined)) take(rows);
+  let position!: Position; // of the first page, which comes before any row is read
+  for await (const page of new ListFeed(store, pageSize).load(undefined)) {
+    ({ position } = page);
+    take(page.rows);
+  }
   for (let more = true; more; ) {
     const changes = await store.changesAfter(position, pageSize);
     if (changes.kind === "reset")

@@ -24,10 +24,12 @@ test("reads begin in the order of arrival as others end, also as these fail", as
   expect(reads).toHaveLength(2);
   reads[1]!.reject(new Error("away"));
   await expect(taken[1]).rejects.toThrow("away");
+  await setImmediate();
   expect(reads).toHaveLength(3);
   for (const [i, taker] of [0, 2, 3].entries()) {
     reads[taker]!.resolve(`read ${i}`);
     expect(await taken[taker]).toBe(`read ${i}`);
+    await setImmediate();
   }
   expect(reads).toHaveLength(4);
 });
@@ -49,6 +51,10 @@ test("a read whose turn does not come within 2 s ends, and takes no turn any mor
     expect(reads).toHaveLength(3);
     reads[2]!.resolve("in time");
     expect(await inTime).toBe("in time");
+    const next = [take(), take()];
+    expect(reads).toHaveLength(5); // no turn is lost
+    for (const read of reads) read.resolve("next");
+    await Promise.all(next);
   } finally {
     jest.useRealTimers();
   }

@@ -1,4 +1,5 @@
 /** Bounds reads of the database. */
+import { inTime } from "../../runtime/event-loop.ts";
 import { StockUnavailableError, TooManyAtOnceError } from "./stock-errors.ts";
 
 export interface TurnsOptions {
@@ -47,20 +48,16 @@ export class Turns {
     }
   }
 
-  #wait(): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const begin = () => {
-        clearTimeout(timer);
-        this.#waiting.delete(begin);
-        resolve();
-      };
-      const giveUp = () => {
-        if (!this.#waiting.delete(begin)) return;
-        reject(new StockUnavailableError(new Error(`no turn within ${this.#maxWaitMs} ms`)));
-      };
-      // A read that has ended while this thread was busy gives its turn before the immediate.
-      const timer = setTimeout(() => setImmediate(giveUp), this.#maxWaitMs);
-      this.#waiting.add(begin);
+  async #wait(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const begin = () => {
+      this.#waiting.delete(begin);
+      resolve();
+    };
+    this.#waiting.add(begin);
+    await inTime(promise, this.#maxWaitMs, () => {
+      this.#waiting.delete(begin); // at once: no turn may go to a read that has been given up
+      return new StockUnavailableError(new Error(`no turn within ${this.#maxWaitMs} ms`));
     });
   }
 }
