@@ -83,11 +83,9 @@ export class Exchange {
       this.#pass(answer);
       return;
     }
-    this.#whenGood(answer, () => {
-      this.#drain(answer);
-      const cause = new Error(`${this.#options.name} answered with status ${status}`);
-      this.#end(this.#refusal(status, cause));
-    });
+    this.#drain(answer);
+    const cause = new Error(`${this.#options.name} answered with status ${status}`);
+    this.#end(this.#refusal(status, cause));
   }
 
   /** The upstream could not be reached, or it broke off. */
@@ -154,7 +152,7 @@ export class Exchange {
         goOn();
       },
       (error: ApiError) => {
-        if (this.#stage !== "over") this.#breakOff(error);
+        if (this.#stage !== "over") this.#breakOff(error); // with the error of the look-up, which is that of the key
       },
     );
   }
@@ -198,12 +196,15 @@ export class Exchange {
     this.#end(error);
   }
 
+  /** An error tells of the upstream, too: a caller whose key is not good any more gets the error of that instead. */
   #end(error: ApiError): void {
-    const { response, next } = this.#options;
+    const { response, next, reverifyKeyAndBan } = this.#options;
     this.#close();
     // Half a body must not look whole. The error writer still gets the error, for the log.
     if (response.headersSent) response.destroy();
-    next(error);
+    const lookUp = this.#lookUp ?? reverifyKeyAndBan();
+    if (lookUp) lookUp.then(() => next(error), next);
+    else next(error);
   }
 
   #close(): void {

@@ -62,6 +62,9 @@ const sameColumns = {
   made_at: "made_at",
 };
 
+/** The fingerprint of an adjustment without expected revisions is its delta; all others are hashes, and longer. */
+const isPlainAdjustment = "request_id not like '% %' and length(fingerprint) <= 11";
+
 export const stockMigrations: readonly Migration[] = [
   {
     name: "0001_stock",
@@ -103,7 +106,7 @@ export const stockMigrations: readonly Migration[] = [
   {
     name: "0003_stock_requests",
     drops: ["stock_requests"],
-    dropped: (requests) => requests.where("request_id", "like", "% %"), // adjustments are carried back
+    dropped: (requests) => requests.whereRaw(`not (${isPlainAdjustment})`),
     async up(db) {
       // The new name keeps services of the previous version from recording adjustments: they would not be carried over.
       await renameTable(db, "stock_adjustments", "stock_adjustments_old");
@@ -117,9 +120,7 @@ export const stockMigrations: readonly Migration[] = [
       await renameTable(db, "stock_requests", "stock_requests_old");
       await createTable(db, "stock_adjustments", adjustments(db), (draft) => {
         const columns = { ...sameColumns, delta: "cast(fingerprint as signed)" };
-        return copyRows(db, "stock_requests_old", draft, columns, (requests) =>
-          requests.where("request_id", "not like", "% %"),
-        );
+        return copyRows(db, "stock_requests_old", draft, columns, (requests) => requests.whereRaw(isPlainAdjustment));
       });
       await db.schema.dropTableIfExists("stock_requests_old");
     },

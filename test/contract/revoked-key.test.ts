@@ -104,6 +104,7 @@ describe("a passed-through request", () => {
       begin(response);
       goOn.push(() => {
         if (incoming.url === "/pets/4") response.writeHead(404);
+        if (incoming.url === "/pets/5") response.destroy(); // would be 502
         response.end("secret");
       });
     });
@@ -141,9 +142,10 @@ describe("a passed-through request", () => {
 
   test("is answered 401 when its key was revoked before the upstream answered", async () => {
     begin = () => {};
-    const answers = await outlastRevocation("/v1/pets/7", "/v1/pets/4");
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual([401, 401, 200]);
+    const answers = await outlastRevocation("/v1/pets/7", "/v1/pets/4", "/v1/pets/5");
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual([401, 401, 401, 200]);
     expect(await Promise.all(answers.map(text))).toEqual([
+      expect.stringContaining("invalid_api_key"),
       expect.stringContaining("invalid_api_key"),
       expect.stringContaining("invalid_api_key"),
       "secret",
