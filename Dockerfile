@@ -14,7 +14,8 @@ COPY package.json package-lock.json ./
 COPY .ci/node-24 .ci/node-24/
 RUN npm ci --ignore-scripts
 COPY . ./
-RUN npm run build
+# Whoever runs the image can read its files, whatever mode they have in the checkout.
+RUN npm run build && chmod -R a+rX dist
 
 FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /app
@@ -34,7 +35,7 @@ WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules/
 COPY --from=build /app/dist dist/
 COPY --from=dependencies /app/sbom.json ./
-COPY package.json LICENSE ./
+COPY --chmod=644 package.json LICENSE ./
 # A numeric id lets Kubernetes check that the user is not root. Root owns all files, so the process cannot change them.
 USER 1000:1000
 ENV NODE_ENV=production

@@ -8,7 +8,7 @@ const waitsMs = [1, 25, 50, 100, 200];
  * failover, as a delay.
  *
  * @param attempt tries once, and resolves to true when another attempt would change nothing
- * @param endMs gives the time after which no attempt begins, by `performance.now()`; called after each attempt
+ * @param endMs gives the time after which no attempt begins, by `performance.now()`; called after each attempt and wait
  * @throws what an attempt throws
  */
 export async function untilSettled(attempt: () => Promise<boolean>, endMs: () => number): Promise<void> {

@@ -92,7 +92,7 @@ describe("the Helm chart", () => {
     const command = commandJob();
     const [migration] = all("default values", "Job");
     const podOf = ({ spec }: Manifest) => spec.template.spec;
-    const [{ name, image, command: program, args, env, ...container }] = podOf(command).containers;
+    const [{ name, image, command: program, args, env, envFrom, ...container }] = podOf(command).containers;
     const { containers, ...pod } = podOf(migration!);
     expect(podOf(command)).toEqual({ ...pod, containers: expect.anything() });
     expect(containers[0]).toMatchObject(container);
@@ -100,6 +100,10 @@ describe("the Helm chart", () => {
     expect(policy!.metadata.annotations).toBeUndefined(); // that of a hook would be gone after the installation
     expect(command.spec.template.metadata.labels).toEqual(policy!.spec.podSelector.matchLabels);
     expect(env).toEqual(expect.arrayContaining(containers[0].env));
+    const settings = all("default values", "ConfigMap").map(({ metadata }) => ({
+      configMapRef: { name: metadata.name },
+    }));
+    expect(settings).toEqual(expect.arrayContaining(envFrom));
     const text = readFileSync(`${chartFolder}/../../docs/operations/kubernetes.md`, "utf8");
     const programs = new Set(text.match(/(?<=\/app\/dist\/)[\w/-]+(?=\.js)/g));
     expect([...programs].map((path) => existsSync(`${chartFolder}/../../${path}.ts`))).toEqual([true, true, true]);

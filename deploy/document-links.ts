@@ -1,6 +1,5 @@
 /**
- * Finds broken links: files and headings that a document, or a file that names a document, refers to and that do not
- * exist.
+ * Finds broken links: those of documents, to files and headings, and the paths of documents in other files.
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";

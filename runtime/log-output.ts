@@ -1,4 +1,4 @@
-/** Standard output as the log uses it: no reader of it can hold the process up. */
+/** Standard output as the log uses it: its reader rarely holds the process up. */
 import { constants, fstatSync, openSync, writeSync } from "node:fs";
 import type { Registry } from "prom-client";
 import { counter } from "./metrics.ts";

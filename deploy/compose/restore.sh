@@ -8,6 +8,8 @@ if ! { [ -f /dev/stdin ] && tail -n 1 /dev/stdin | grep -q '^-- Dump completed';
   exit 1
 fi
 cd "$(dirname "$0")"
+exec 9< . # update.sh would start what is stopped here
+flock --nonblock 9 || { echo "update.sh or restore.sh is running" >&2 && exit 1; }
 sql() {
   # shellcheck disable=SC2016 # the container's variable
   docker compose exec -T mysql sh -c 'MYSQL_PWD=$MYSQL_ROOT_PASSWORD exec mysql --user=root "$@"' mysql "$@"
@@ -22,6 +24,8 @@ else
 fi
 rm ended.new
 sql
+# A backup of the version before lacks the latest tables.
+docker compose run --rm --no-deps migrate
 # Callers remember revisions that are gone now: docs/operations/databases.md, "After a restore".
 docker compose run --rm stock restored
 working=$(sql -Ne "SELECT id, 'revoked' FROM petstore_keys.api_keys WHERE revoked_at IS NULL
@@ -30,9 +34,9 @@ keys=$(echo "$working" | grep -Fxf ended | cut -f 1 | sort -u)
 # shellcheck disable=SC2086 # one word for each key
 [ -z "$keys" ] || docker compose run --rm keys revoke $keys
 rm ended
-docker compose start inventory-svc
+docker compose up --detach --no-deps --no-recreate inventory-svc
 cat <<'END'
 Restored, and the keys that had ended by now are revoked again. Issue new ones for those that had been rotated, then
 start the gateways:
-  docker compose start gateway
+  docker compose up --detach --no-recreate
 END

@@ -65,7 +65,7 @@ async function main(): Promise<void> {
     DRAIN_DELAY_SECONDS: "0",
     KEY_ROTATION: "1",
     ...Object.fromEntries(given),
-    // Set even where they are the defaults, because the tiers read .env too, and an empty value keeps it out.
+    // Set even where they are the defaults: the tiers take from .env what is missing, but not what is empty.
     ...Object.fromEntries(ownSettings.map((name) => [name, ""])),
     INVENTORY_DATABASE_URL: `sqlite:${dataDir}/inventory.sqlite`,
     GATEWAY_DATABASE_URL: defaultKeyDatabaseUrl,

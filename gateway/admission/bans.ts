@@ -20,7 +20,7 @@ export const publishedBanRules: BanRules = {
 export interface BanHandlerOptions {
   readonly store: Pick<KeyStore, "lastBan" | "ban">;
   readonly rules: BanRules;
-  /** Gets the ban of a family of keys; `isNew` is false for a ban that another replica has noted already. */
+  /** Gets the ban of a family of keys; `isNew` is false for a ban that another gateway has noted already. */
   readonly onBan: (familyId: string, ban: Ban, isNew: boolean) => void;
   readonly onError: (error: unknown) => void;
   /** Unix milliseconds. */
@@ -38,7 +38,7 @@ export function createBanHandler({ store, rules, onBan, onError, now }: BanHandl
   return (familyId: string): Promise<void> => ban(familyId).catch(onError);
 }
 
-/** The ban that follows the last one. A ban that is still running stays as it is, so that replicas agree on one. */
+/** The ban that follows the last one. A ban that is still running stays as it is, so that gateways agree on one. */
 export function nextBan(last: Ban | undefined, rules: BanRules, nowMs: number): Ban {
   if (last && last.untilMs > nowMs) return last;
   const remembered = last !== undefined && nowMs - last.untilMs < rules.forgetAfterMs;

@@ -61,9 +61,9 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
  * Parses a JSON text (RFC 8259). The bytes must be UTF-8, and no object may name a member twice, because readers
  * disagree on which of the two counts (RFC 8259 section 4). Objects have no prototype.
  *
- * Integers beyond 2^53 that are written in digits alone become bigints, so that no digit is lost. A number that only
- * rounding makes an integer becomes NaN: 4.99999999999999999999 must not pass for 5, nor 1e-400 for 0. Other numbers
- * beyond 2^53, as 1e20, are rounded: take safe integers only.
+ * Integers beyond 2^53, up to 10^308, that are written in digits alone become bigints, so that no digit is lost. A
+ * number that only rounding makes an integer becomes NaN: 4.99999999999999999999 must not pass for 5, nor 1e-400 for 0.
+ * Other numbers beyond 2^53, as 1e20, are rounded: take safe integers only.
  *
  * @throws ApiError invalid_json
  */

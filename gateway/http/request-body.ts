@@ -23,22 +23,22 @@ export async function readWholeBody(
   request: IncomingMessage,
   response: ServerResponse,
   { admission, bodyTimeoutMs }: WholeBodyOptions,
-): Promise<{ readonly body: Buffer; readonly arrivedMs: number }> {
+): Promise<{ readonly body: Buffer; readonly completeMs: number }> {
   const context = contextOf(response);
   const isWhole = request.complete;
   const body = await readBody(request, bodyTimeoutMs);
-  if (isWhole) return { body, arrivedMs: context.arrivedMs };
-  const arrivedMs = performance.now();
+  if (isWhole) return { body, completeMs: context.arrivedMs };
+  const completeMs = performance.now();
   await admission.reverifyKeyAndBan(context);
   if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
-  return { body, arrivedMs };
+  return { body, completeMs };
 }
 
 const maxBodyBytes = 16 * 1024;
 
 /**
- * Maximum line ends in a chunked body. Each chunk has two, and takes a few microseconds to parse. An empty line has two
- * as well, and what follows it is parsed by itself, which takes nearly as long as a request.
+ * Maximum line ends in a chunked body. Each chunk has two, and takes a few microseconds to parse. After two in a row,
+ * `Connection` calls the parser again, which takes nearly as long as a request.
  */
 export const maxLineEnds = 4_000;
 

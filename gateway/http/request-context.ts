@@ -91,7 +91,7 @@ const longWaitMs = 10_000 - lookUpMaxAgeMs;
 
 /**
  * Whether a request had to wait, such as for the end of an outage or for an upstream. Then its key is looked at again
- * before it is answered or sent, because a revoked key must not read or write any more.
+ * before the answer, or the change, goes out: a revoked key must not read or write.
  */
 export function hasWaited(response: ServerResponse): boolean {
   return performance.now() - contextOf(response).arrivedMs > longWaitMs;

@@ -143,8 +143,8 @@ export function copyOf(text: string): string {
 }
 
 /**
- * Drops what a client sent with a request, so that one that is held, or whose answer is read slowly, costs about the
- * same whatever that was. Copies of the token and the path stay, the path for the log of an app around the gateway.
+ * Drops what a client sent with a request. So all requests that are held, or whose answers are read slowly, cost about
+ * the same. Copies of the token and the path stay, the path for the log of an app around the gateway.
  * What else of the head is needed later has to be read before, such as If-None-Match.
  */
 export function forgetHead(

@@ -22,7 +22,7 @@ export interface StockClientOptions extends InventoryChannelOptions {
 /** The caller that updates are for, by the request that it has sent. */
 export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"> {
   /** When its request was complete, by `performance.now()`: deadlines count from there, however long updates wait. */
-  readonly arrivedMs: number;
+  readonly completeMs: number;
 }
 
 /** The identity of a request: the account and API key of its caller, its id, and its idempotency key if it has one. */
@@ -78,11 +78,11 @@ export function openStockClient(options: StockClientOptions): StockClient {
   let endingSinceMs = Number.POSITIVE_INFINITY;
 
   /** Sends changes, and repeats those with a key for longer. */
-  const applyChanges = (request: Omit<ChangeRequest, "traceparent">, { arrivedMs, ...caller }: UpdateCaller) =>
+  const applyChanges = (request: Omit<ChangeRequest, "traceparent">, { completeMs, ...caller }: UpdateCaller) =>
     inSpan("ApplyChanges", clientCall, context.active(), async () => {
       const endMs = request.idempotencyKey
-        ? () => Math.min(arrivedMs + keyedTimeoutMs, Math.max(arrivedMs, endingSinceMs) + callTimeoutMs)
-        : () => arrivedMs + callTimeoutMs;
+        ? () => Math.min(completeMs + keyedTimeoutMs, Math.max(completeMs, endingSinceMs) + callTimeoutMs)
+        : () => completeMs + callTimeoutMs;
       return await client.apply({ ...request, traceparent: activeTraceparent() }, { ...caller, endMs });
     });
 

@@ -19,7 +19,7 @@ export interface PassThroughOptions {
   readonly name: string;
   /** The longest wait for a response head, and for each further piece of the body. */
   readonly timeoutMs: number;
-  /** The longest wait until a client has taken all that waits for it: it holds one of the connections. */
+  /** The longest wait until a client, which keeps a connection busy, has taken what waits for it. */
   readonly clientTimeoutMs: number;
   /** Looks again at the key of a request whose answer takes long. */
   readonly admission: Pick<Admission, "isKeyKnownGood" | "reverifyKeyAndBan">;

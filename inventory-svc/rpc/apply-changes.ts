@@ -59,7 +59,7 @@ async function* applyGroups(
     ),
   );
   const all = (await Promise.all(results)).flat();
-  // A service without its database refuses faster than others write, so its stream would be idle most often.
+  // Ends the stream: without its database a service refuses fastest, and clients would choose it most often.
   if (all.length > 0 && all.every(({ refusal }) => refusal?.code === status.UNAVAILABLE)) stream.takeNoMore();
   yield { results: all };
 }

@@ -79,8 +79,8 @@ const endArrivals = forEachCall(({ stream }, { requestStream }) => {
 
 /**
  * The longest wait until a caller has room for a message. Meanwhile its call takes one of the places for lists or
- * watches, keeps a page of entries in memory, and holds up a stop of the service. A caller that reads slowly may make
- * room for 4 MiB at a time.
+ * watches, keeps a page of entries in memory, and holds up a stop of the service. A slow reader may make room
+ * rarely, for 4 MiB at a time.
  */
 export const maxUntakenMs = 60_000;
 

@@ -10,9 +10,9 @@ import type { Actor, Change } from "../stock/change.ts";
 import type { ChangeFeed } from "../stock/change-feed.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { ListFeed } from "../stock/list-feed.ts";
+import { ReadPlaces } from "../stock/read-places.ts";
 import type { StockHistory } from "../stock/stock-history.ts";
 import type { StockStore } from "../stock/stock-store.ts";
-import { Turns } from "../stock/turns.ts";
 import { allAppliedOrThrow, appliedOrThrow, applyChanges, notFound } from "./apply-changes.ts";
 import { readHistoryLimit, toWirePastChange } from "./history-wire.ts";
 import { asRetryable, RpcError } from "./rpc-error.ts";
@@ -46,7 +46,7 @@ export interface HandlerDeps {
 
 export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
   const { store, history, keepsHistory, commits, feed, lists, draining, actorOf, onCall } = deps;
-  const turns = new Turns({ maxRunning: 3 });
+  const places = new ReadPlaces({ maxRunning: 3 });
   const originOf = (call: ServerUnaryCall<unknown, unknown>) => ({ actor: actorOf(certificateNames(call)) });
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
     const [outcome] = await commits.submit({ changes: [change], origin: originOf(call) }, wantedBy(call));
@@ -85,14 +85,14 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
     }, onCall),
 
     getInventoryItem: unary(async ({ petId }) => {
-      const item = await turns.take(() => store.get(petId));
+      const item = await places.take(() => store.get(petId));
       if (!item) throw notFound(petId);
       return { item: toWireItem(item) };
     }, onCall),
 
     batchGetInventoryItems: unary(async (request) => {
       const petIds = readPetIds(request.petIds);
-      const found = await turns.take(() => store.getMany(petIds));
+      const found = await places.take(() => store.getMany(petIds));
       return {
         items: petIds.flatMap((petId) => found.get(petId) ?? []).map(toWireItem),
         missingPetIds: petIds.filter((petId) => !found.has(petId)),

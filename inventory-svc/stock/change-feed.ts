@@ -4,7 +4,7 @@ import type { Position } from "../../proto/pet.ts";
 import { TooManyAtOnceError } from "./stock-errors.ts";
 import type { ChangesPage } from "./stock-store.ts";
 
-/** How often watches look for changes. Changes come from all replicas, and only the database has all of them. */
+/** How often watches look for changes. All services make changes, and only the database has all of these. */
 const intervalMs = 100;
 
 /** Maximum watches of one process. */

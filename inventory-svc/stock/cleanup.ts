@@ -40,7 +40,7 @@ export interface CleanupOptions {
 }
 
 /**
- * Deletes what is old, at once and then every minute. Every replica does this, so that none has to be chosen: the
+ * Deletes what is old, at once and then every minute. Every service does this, so that none has to be chosen: the
  * second one finds nothing to do.
  *
  * @returns a function that ends it, and that resolves when its last statement has ended

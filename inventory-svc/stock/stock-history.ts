@@ -3,6 +3,7 @@ import type { Knex } from "knex";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { byIndex } from "../../runtime/database/statements.ts";
 import { readCurrentRows } from "./current-rows.ts";
+import { ReadPlaces } from "./read-places.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import {
   fromHistoryRow,
@@ -12,12 +13,11 @@ import {
   ledgerTable,
   petIndex,
 } from "./stock-rows.ts";
-import { Turns } from "./turns.ts";
 
 /** The changes of the stock, as far as they are kept. */
 export class StockHistory {
   readonly #db: Knex;
-  readonly #turns = new Turns({ maxRunning: 2, maxWaiting: 100, maxWaitMs: 5_000 });
+  readonly #places = new ReadPlaces({ maxRunning: 2, maxWaiting: 100, maxWaitMs: 5_000 });
 
   constructor(db: Knex) {
     this.#db = db;
@@ -47,7 +47,7 @@ export class StockHistory {
       .limit(limit);
     if (petId !== undefined) made.where("pet_id", petId as never);
     if (revision !== undefined) made.where("id", "<", revision as never);
-    const rows = await this.#turns.take(() => readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id"));
+    const rows = await this.#places.take(() => readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id"));
     return rows.sort((a, b) => Number(b.id - a.id)).map(fromHistoryRow);
   }
 
@@ -62,7 +62,7 @@ export class StockHistory {
       .select(serverColumns(this.#db), this.#db.raw("exists ? or exists ? as known", [entry, change]));
     const read = () =>
       orUnavailable(readCurrent<{ known: number | bigint } & ServerRow>(this.#db, () => query.clone()));
-    const [row] = await this.#turns.take(read);
+    const [row] = await this.#places.take(read);
     return Number(row!.known) === 1;
   }
 }

@@ -8,9 +8,9 @@ import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
+import { ReadPlaces } from "./read-places.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { type EntryRow, entryColumns, fromEntryRow, ledgerTable } from "./stock-rows.ts";
-import { Turns } from "./turns.ts";
 import { type WriteRequest, WriteStatements, type Written, writeInTransaction } from "./write.ts";
 
 /** A page of the changes after a position; `reset` when the position is below the floor, or not one of this stock. */
@@ -40,7 +40,7 @@ export class StockStore {
   readonly #db: Knex;
   readonly #readPosition: Statement;
   readonly #headReads = new SharedRead(() => this.#readHead());
-  readonly #turns = new Turns({ maxRunning: 3 });
+  readonly #places = new ReadPlaces({ maxRunning: 3 });
   readonly #statements: WriteStatements;
   readonly #made = new Map<ChangeKind, number>();
   /** The latest position that was read or written here. */
@@ -94,7 +94,7 @@ export class StockStore {
     if (position.epoch !== asked.epoch || asked.revision < floor) return { kind: "reset" };
     if (position.revision === asked.revision) return { kind: "changes", position, floor, rows: [], more: false };
     const key = `${limit} ${asked.revision}`;
-    const page = pages.get(key) ?? this.#turns.take(() => this.#readPage(asked, limit));
+    const page = pages.get(key) ?? this.#places.take(() => this.#readPage(asked, limit));
     pages.set(key, page);
     return await page;
   }
@@ -215,7 +215,7 @@ export class StockStore {
    *
    * The head jumps to the database's time in microseconds, which no epoch reaches by counting. If it is past that time,
    * because the clock was wrong at an earlier restore, the time is added to it. In both cases the head moves further
-   * than changes can have moved it since the backup was made, or since it was restored the last time. So no revision is
+   * than changes can have moved it since the backup was made, or since the restore before. So no revision is
    * used twice, and a caller that knows an entry's revision from before the restore cannot mistake another state for
    * it. The exception: the database's clock is set back between two restores of one backup.
    *

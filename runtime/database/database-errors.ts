@@ -40,7 +40,7 @@ export function isReadOnly(error: unknown): boolean {
 
 /**
  * True for an error after which another attempt may succeed: the transaction lost against another one, or another
- * server has to be asked. Where COMMIT was not sent yet, a ROLLBACK takes back all of the transaction.
+ * server has to be asked. Before COMMIT that is safe: a ROLLBACK takes back all of the transaction.
  *
  * SQLITE_BUSY is not among them: SQLite has blocked this thread while it waited for the lock of its file.
  */

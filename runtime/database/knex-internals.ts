@@ -1,7 +1,6 @@
 /**
- * Holds all uses of Knex, and of its pool tarn, beyond their public interfaces.
- *
- * An update of Knex can break this file and no other.
+ * Holds the uses of what is inside Knex and its pool tarn, but for `batch` (migrations.ts) and the form of messages
+ * (open.ts, faults.ts). An update of Knex can break these.
  */
 import type { Knex } from "knex";
 

@@ -21,7 +21,6 @@ AND table_name = 'stock_ledger' AND column_name = 'once_id' AND collation_name N
 /** The statements that ask for what `engineOf` reads: the variables, and the altered tables. */
 export const serverQuestionSql = `SHOW VARIABLES WHERE Variable_name IN (${[
   "version",
-  "version_comment",
   "server_id",
   "read_only",
   "super_read_only",

@@ -152,7 +152,7 @@ export class Transaction {
 }
 
 const begin: Statement = { sql: "BEGIN", bindings: [] };
-// SQLite gives up at once when a transaction that has read wants to write after another one did.
+// Takes the lock to write: without it, a transaction that has read may not write after another one did.
 const beginOnSqlite: Statement = { sql: "BEGIN IMMEDIATE", bindings: [] };
 const commit: Statement = { sql: "COMMIT", bindings: [] };
 const rollback: Statement = { sql: "ROLLBACK", bindings: [] };

@@ -137,6 +137,7 @@ describe("the observability files", () => {
     ["a valid configuration", ["check", "config"], "prometheus.yaml"],
     ["valid rules", ["check", "rules"], rulesFile],
     ["alerts that fire when they should and at no other time", ["test", "rules"], "rules.test.yaml"],
+    ["an alert for a replica of Docker Compose that is gone", ["test", "rules"], "compose-rules.test.yaml"],
   ])("have %s according to promtool", (_what, command, file) => promtool(command, file), installTimeoutMs);
 
   test(

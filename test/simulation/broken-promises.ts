@@ -411,7 +411,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     promise: 8,
     what: "a read of a history that failed keeps its place",
-    file: "inventory-svc/stock/turns.ts",
+    file: "inventory-svc/stock/read-places.ts",
     find: `    try {
       return await read();
     } finally {

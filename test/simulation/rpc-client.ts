@@ -49,7 +49,9 @@ class ClientCall extends Readable {
       };
       this.#stopDeadline = at(currentHost(), nowMs() + timeoutMs, expire);
     }
-    note(`${currentHost()!.name} opens ${method} ${id}`);
+    const host = currentHost()!;
+    note(`${host.name} opens ${method} ${id}`);
+    if (method === "listInventory") host.loadBeganMs = nowMs();
     channel.start(this);
   }
 

@@ -35,8 +35,8 @@ const maxKnown = 50_000;
 const maxRefused = 50_000;
 
 /**
- * Maximum look-ups at once of keys that have not yet worked at this gateway. They wait for the same connections as
- * those of known keys, which have to get through within seconds.
+ * Maximum look-ups at once of keys that have not yet worked at this gateway. More would keep those of known keys,
+ * which must end within seconds, waiting for a connection.
  */
 const maxNew = 1_000;
 

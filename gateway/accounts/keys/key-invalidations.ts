@@ -1,4 +1,4 @@
-/** Tells all replicas which keys and accounts have changed, so that they forget what they remember of them. */
+/** Tells all gateways which keys and accounts have changed, so that they forget what they remember of them. */
 import type { Cluster, Redis } from "ioredis";
 
 const channel = "petstore:keys";
@@ -9,7 +9,7 @@ const heartbeatMs = 2_000;
 
 /**
  * Sends and receives the ids of changed keys and accounts over Redis. A lost invalidation costs time only: every
- * replica looks its keys up again every few seconds.
+ * gateway looks its keys up again every few seconds.
  */
 export class KeyInvalidations {
   readonly #redis: Redis | Cluster;
@@ -26,7 +26,7 @@ export class KeyInvalidations {
     await this.#redis.publish(channel, id);
   }
 
-  /** @param receive gets the id of a key or an account, from any replica and from this one */
+  /** @param receive gets the id of a key or an account, from any gateway and from this one */
   onInvalidation(receive: (id: string) => void): void {
     // Not `autoResubscribe`: if Redis refuses it or does not answer in time, nothing catches the error and the process
     // ends.

@@ -24,7 +24,7 @@ export interface KeyStore {
   keysByPepper(): Promise<ReadonlyMap<string, number>>;
   /** The latest ban of a family of keys, running or over; undefined without one, or when an operator lifted it. */
   lastBan(familyId: string): Promise<Ban | undefined>;
-  /** Bans a family of keys. Of several bans the one that ends last holds, so each replica may report its own. */
+  /** Bans a family of keys. Of several bans the one that ends last holds, so each gateway may report its own. */
   ban(familyId: string, ban: Ban): Promise<void>;
 }
 

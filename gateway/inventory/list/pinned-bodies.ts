@@ -5,7 +5,7 @@ import type { Body } from "./snapshot.ts";
 /** What a response under way costs beside its body: its request, its part of the connection, timers, in bytes. */
 const readerBytes = 32 * 1024;
 
-/** The most that a search for slow readers leaves taken, as a share of the bound: so one search makes room for many. */
+/** The share of the bound down to which a search cuts slow readers off: one search makes room for many new ones. */
 const takenAfter = 15 / 16;
 
 /** A body that is read. */

@@ -94,8 +94,8 @@ async function readBodyAndCaller(
   response: Response,
   options: Pick<UpdateInventoryOptions, "admission" | "bodyTimeoutMs">,
 ): Promise<{ readonly body: Buffer; readonly caller: UpdateCaller }> {
-  const { body, arrivedMs } = await readWholeBody(request, response, options);
-  return { body, caller: callerOf(request, response, options.admission, arrivedMs) };
+  const { body, completeMs } = await readWholeBody(request, response, options);
+  return { body, caller: callerOf(request, response, options.admission, completeMs) };
 }
 
 /** The caller of a request. Its API key is looked at before each further attempt: a revoked one must not write. */
@@ -103,13 +103,13 @@ function callerOf(
   request: Request,
   response: Response,
   admission: UpdateInventoryOptions["admission"],
-  arrivedMs: number,
+  completeMs: number,
 ): UpdateCaller {
   const context = contextOf(response);
   let isSeen = false;
   const isHere = () => !response.destroyed && (isSeen || !request.socket.readableEnded);
   return {
-    arrivedMs,
+    completeMs,
     // A client that has ended its side may have left; after a freeze of this process nothing else shows that. So its
     // changes are not sent until `mayRetry` has made sure that it is still there.
     isWanted: () => isHere() && (!hasWaited(response) || admission.isKeyKnownGood(context)),

@@ -1,15 +1,15 @@
 import { setImmediate } from "node:timers/promises";
+import { ReadPlaces } from "./read-places.ts";
 import { StockUnavailableError, TooManyAtOnceError } from "./stock-errors.ts";
-import { Turns } from "./turns.ts";
 
 const { jest } = import.meta;
 
 /** Two reads at once and two that wait, with what ends each read. */
 function start() {
-  const turns = new Turns({ maxRunning: 2, maxWaiting: 2 });
+  const places = new ReadPlaces({ maxRunning: 2, maxWaiting: 2 });
   const reads: ReturnType<typeof Promise.withResolvers<string>>[] = [];
   const take = () =>
-    turns.take(() => {
+    places.take(() => {
       const read = Promise.withResolvers<string>();
       reads.push(read);
       return read.promise;
@@ -34,7 +34,7 @@ test("reads begin in the order of arrival as others end, also as these fail", as
   expect(reads).toHaveLength(4);
 });
 
-test("a read whose turn does not come within 2 s ends, and takes no turn any more", async () => {
+test("a read that finds no place within 2 s ends, and takes none any more", async () => {
   jest.useFakeTimers({ doNotFake: ["setImmediate", "queueMicrotask", "nextTick"] });
   try {
     const { reads, take } = start();
@@ -52,7 +52,7 @@ test("a read whose turn does not come within 2 s ends, and takes no turn any mor
     reads[2]!.resolve("in time");
     expect(await inTime).toBe("in time");
     const next = [take(), take()];
-    expect(reads).toHaveLength(5); // no turn is lost
+    expect(reads).toHaveLength(5); // no place is lost
     for (const read of reads) read.resolve("next");
     await Promise.all(next);
   } finally {

@@ -2,37 +2,37 @@
 import { inTime } from "../../runtime/event-loop.ts";
 import { StockUnavailableError, TooManyAtOnceError } from "./stock-errors.ts";
 
-export interface TurnsOptions {
+export interface ReadPlacesOptions {
   /** Maximum reads at once. */
   readonly maxRunning: number;
   /** Maximum reads that wait; by default those of all calls under way. */
   readonly maxWaiting?: number;
-  /** The longest wait for a turn; by default as long as for a connection to the database. */
+  /** The longest wait for a place; by default as long as for a connection to the database. */
   readonly maxWaitMs?: number;
 }
 
 /**
- * Lets few reads of a kind run at once. Of the ten connections of the default pool, reads of entries, of changes and of
- * histories leave two: writes and reads of the head find one.
+ * Lets few reads of a kind run at once. Reads of entries, of changes and of histories leave two of the default pool's
+ * ten connections to the rest: writes, reads of the head and of the list.
  */
-export class Turns {
+export class ReadPlaces {
   readonly #maxRunning: number;
   readonly #maxWaiting: number;
   readonly #maxWaitMs: number;
   #running = 0;
-  /** Functions that begin a turn, in the order of arrival. */
+  /** Functions that give a place away, in the order of arrival. */
   readonly #waiting = new Set<() => void>();
 
-  constructor({ maxRunning, maxWaiting = Number.POSITIVE_INFINITY, maxWaitMs = 2_000 }: TurnsOptions) {
+  constructor({ maxRunning, maxWaiting = Number.POSITIVE_INFINITY, maxWaitMs = 2_000 }: ReadPlacesOptions) {
     this.#maxRunning = maxRunning;
     this.#maxWaiting = maxWaiting;
     this.#maxWaitMs = maxWaitMs;
   }
 
   /**
-   * Reads when it is its turn.
+   * Reads once there is a place.
    *
-   * @throws TooManyAtOnceError when too many wait, StockUnavailableError when its turn does not come in time; what
+   * @throws TooManyAtOnceError when too many wait, StockUnavailableError when none is free in time; what
    *   `read` throws
    */
   async take<T>(read: () => Promise<T>): Promise<T> {
@@ -56,8 +56,8 @@ export class Turns {
     };
     this.#waiting.add(begin);
     await inTime(promise, this.#maxWaitMs, () => {
-      this.#waiting.delete(begin); // at once: no turn may go to a read that has been given up
-      return new StockUnavailableError(new Error(`no turn within ${this.#maxWaitMs} ms`));
+      this.#waiting.delete(begin); // at once: no place may go to a read that has been given up
+      return new StockUnavailableError(new Error(`no place within ${this.#maxWaitMs} ms`));
     });
   }
 }
