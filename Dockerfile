@@ -15,7 +15,7 @@ COPY .ci/node-24 .ci/node-24/
 RUN npm ci --ignore-scripts
 COPY . ./
 # Whoever runs the image can read its files, whatever mode they have in the checkout.
-RUN npm run build && chmod -R a+rX dist
+RUN npm run build && chmod -R a+rX dist package.json LICENSE
 
 FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /app
@@ -34,8 +34,8 @@ RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /us
 WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules/
 COPY --from=build /app/dist dist/
+COPY --from=build /app/package.json /app/LICENSE ./
 COPY --from=dependencies /app/sbom.json ./
-COPY --chmod=644 package.json LICENSE ./
 # A numeric id lets Kubernetes check that the user is not root. Root owns all files, so the process cannot change them.
 USER 1000:1000
 ENV NODE_ENV=production

@@ -8,7 +8,7 @@ if ! { [ -f /dev/stdin ] && tail -n 1 /dev/stdin | grep -q '^-- Dump completed';
   exit 1
 fi
 cd "$(dirname "$0")"
-exec 9< . # update.sh would start what is stopped here
+exec 9> .lock # update.sh would start what is stopped here
 flock --nonblock 9 || { echo "update.sh or restore.sh is running" >&2 && exit 1; }
 sql() {
   # shellcheck disable=SC2016 # the container's variable
@@ -25,18 +25,18 @@ fi
 rm ended.new
 sql
 # A backup of the version before lacks the latest tables.
-docker compose run --rm --no-deps migrate
+docker compose run --rm -T --no-deps migrate
 # Callers remember revisions that are gone now: docs/operations/databases.md, "After a restore".
-docker compose run --rm stock restored
+docker compose run --rm -T stock restored
 working=$(sql -Ne "SELECT id, 'revoked' FROM petstore_keys.api_keys WHERE revoked_at IS NULL
   UNION SELECT id, 'rotated' FROM petstore_keys.api_keys WHERE revoked_at IS NULL AND replaced_by IS NULL")
 keys=$(echo "$working" | grep -Fxf ended | cut -f 1 | sort -u)
 # shellcheck disable=SC2086 # one word for each key
-[ -z "$keys" ] || docker compose run --rm keys revoke $keys
+[ -z "$keys" ] || docker compose run --rm -T keys revoke $keys
 rm ended
-docker compose up --detach --no-deps --no-recreate inventory-svc
+docker compose start inventory-svc
 cat <<'END'
 Restored, and the keys that had ended by now are revoked again. Issue new ones for those that had been rotated, then
 start the gateways:
-  docker compose up --detach --no-recreate
+  docker compose start gateway
 END

@@ -85,8 +85,7 @@ async function paste(shell: Shell, text: string, path = process.env.PATH!) {
   for (const script of ["backup.sh", "restore.sh", "update.sh", "node_modules/.bin/petstore-inventory-svc"]) {
     await writeFile(join(cwd, script), recorder, { mode: 0o755 });
   }
-  for (const file of ["backup.sql", "backup-2026-01-01-000000.sql", "stock.csv", "deploy/compose/stock.csv"])
-    await writeFile(join(cwd, file), "");
+  for (const file of ["backup.sql", "stock.csv", "deploy/compose/stock.csv"]) await writeFile(join(cwd, file), "");
   const calls = join(cwd, "calls");
   await writeFile(calls, "");
   const [program, ...args] = shells[shell];

@@ -44,10 +44,10 @@ export class ApiSender {
     const latestMs = limitMs + this.#world.lookUpMs + slackMs;
     const startedMs = nowMs();
     const answer = sendHttp(network, this.host, host.name, { leavesAfterMs: patienceMs, ...request, headers });
-    // A read may wait for a load of the list, which takes a time-out for each of its streams that falls silent.
-    const begunMs = () => (request.method === "GET" ? Math.max(startedMs, host.loadBeganMs) : startedMs);
+    // A read may wait for a load of the list as well, which takes a time-out when its stream falls silent.
+    const loadMs = () => (request.method === "GET" && host.loadBeganMs > startedMs ? this.#world.timeoutMs : 0);
     const watch = () => {
-      if (host.isDead || nowMs() - begunMs() - (standstillMs() - before.standstillMs) < latestMs) {
+      if (host.isDead || nowMs() - startedMs - (standstillMs() - before.standstillMs) < latestMs + loadMs()) {
         stop = at(this.host, nowMs() + 500, watch);
         return;
       }
