@@ -11,6 +11,7 @@ import { ApiError } from "../http/api-error.ts";
 import { contextOf, hasWaited } from "../http/request-context.ts";
 import { Exchange } from "./exchange.ts";
 import { headersToSendUp, queryToSendUp } from "./forwarded-headers.ts";
+import { sharedLookup } from "./shared-lookup.ts";
 
 export interface PassThroughOptions {
   /** Base URL of the service that owns the resource, or null when none is configured. */
@@ -61,6 +62,7 @@ export function passThrough(options: PassThroughOptions): PassThrough {
   const Agent = upstream.protocol === "https:" ? HttpsAgent : HttpAgent;
   const agent = new Agent({
     keepAlive: true,
+    lookup: sharedLookup(timeoutMs),
     maxSockets: maxConnections,
     maxFreeSockets: Math.ceil(maxConnections / 4),
   });

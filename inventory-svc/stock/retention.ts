@@ -92,7 +92,12 @@ export class Retention {
    */
   async forgetRemovals(ageMs: number, limit: number): Promise<boolean> {
     const db = this.#db;
-    const noted = db("stock_times").where(this.#ageSince("noted_at"), ">", ageMs as never);
+    const earlier = db("stock_times as recent")
+      .whereBetween(this.#ageSince("recent.noted_at"), [0, ageMs] as never)
+      .whereColumn("recent.revision", "<", "stock_times.revision");
+    const noted = db("stock_times")
+      .where(this.#ageSince("stock_times.noted_at"), ">", ageMs as never)
+      .whereNotExists(earlier.select("recent.id")); // else the clock was behind when this was noted
     const [old] = await orUnavailable<{ revision: bigint | null }[]>(noted.max({ revision: "revision" }));
     const { floor }: { floor: bigint } = await orUnavailable(db("stock_head").where({ id: 1 }).first("floor"));
     const end = old?.revision ?? floor;

@@ -9,7 +9,10 @@ import { freePort } from "../support/ports.ts";
 import { temporaryFolder } from "../support/stack.ts";
 import { makeBaseImages } from "./base-images.ts";
 import { type Engine, openEngine } from "./container-engine.ts";
-import { buildImages, projectRoot } from "./product-images.ts";
+import { buildImages, imageName, projectRoot, targets } from "./product-images.ts";
+
+/** The names of production and staging. */
+const projects = ["petstore-tests", "petstore-staging"] as const;
 
 /** What an inspection of a container tells. */
 export interface Container {
@@ -54,6 +57,9 @@ export async function documentedCommands(heading: string): Promise<string[]> {
 export async function startComposeProject(stack: AsyncDisposableStack): Promise<ComposeProject> {
   const engine = await openEngine(stack);
   await buildImages(engine);
+  for (const name of projects) {
+    for (const target of targets) await engine.docker(["tag", imageName(target), imageName(target, name)]);
+  }
   await makeBaseImages(engine, ["haproxy", "mysql", "valkey", "prometheus", "grafana"]);
   const folder = await temporaryFolder("compose");
   stack.defer(() => folder.remove());
@@ -69,7 +75,7 @@ export async function startComposeProject(stack: AsyncDisposableStack): Promise<
   const upstream = await startStandIn({ host: "0.0.0.0", port: upstreamPort });
   stack.defer(() => upstream.close());
   const chosen = {
-    COMPOSE_PROJECT_NAME: "petstore-tests",
+    COMPOSE_PROJECT_NAME: projects[0],
     GATEWAY_SERVERS: `https://localhost:${ports.https}/v1`,
     HTTPS_PORT: ports.https,
     PUBLIC_SUBNET: `${subnet}.0/24`,

@@ -6,8 +6,8 @@ export const projectRoot = resolve(import.meta.dirname, "../..");
 export const targets = ["gateway", "inventory-svc", "migrate"] as const;
 export type Target = (typeof targets)[number];
 
-/** The name by which compose.yaml knows an image. */
-export const imageName = (target: Target) => `docker.io/library/petstore-${target}:local`;
+/** The name by which compose.yaml knows an image of a project. */
+export const imageName = (target: Target, project = "petstore") => `docker.io/library/${project}-${target}:local`;
 
 /** What the images are labelled with. Podman's cache keeps the first values, so they are the same in each build. */
 export const buildArguments = { VERSION: "1.0.0-test", REVISION: "0123abc", CREATED: "2026-01-01T00:00:00Z" };

@@ -125,6 +125,20 @@ describeEachDatabase("removals that are forgotten", (url) => {
     expect(await notes()).toEqual([1n, 1n]);
   });
 
+  test("a note that a clock far behind has made takes no removal for an old one", async () => {
+    await store.write([create(1n), create(2n), remove(2n)]);
+    await noteAndAge(removalsKeptMs);
+    await store.write([create(3n)]);
+    await noteAndAge(hourMs);
+    await store.write([remove(1n)]);
+    await stock.retention.noteTime(0);
+    const notedAtMs = Date.now() - 2 * removalsKeptMs;
+    await stock.db("stock_times").where("revision", 5).update({ noted_at: notedAtMs });
+    for (const _cleanUp of [1, 2]) await forget();
+    expect(await tombstones()).toEqual([1n]);
+    expect(await changesAfter(store, at(4n))).toMatchObject({ removed: [1n], floor: 3n });
+  });
+
   /** Turns the clock on, by what notes and changes say, while services run or while none does. */
   const goOn = async (hours: number, isRunning: boolean) => {
     for (let hour = 0; hour < hours; hour += isRunning ? 1 : hours) {

@@ -1,3 +1,4 @@
+import dns from "node:dns";
 import { once } from "node:events";
 import { Agent } from "node:http";
 import type { Socket } from "node:net";
@@ -10,6 +11,9 @@ import {
   startTcpUpstream,
   startUpstream,
 } from "../support/pass-through-gateway.ts";
+import { until } from "../support/until.ts";
+
+const { jest } = import.meta;
 
 afterEach(closeServers);
 
@@ -25,6 +29,29 @@ describe("failures of the upstream", () => {
     const gateway = await startGateway({ upstream: upstream.url });
     expect(await getError(gateway)).toEqual({ status: 502, code: "upstream_unavailable" });
     expect(gateway.errors[0]?.cause).toMatchObject({ code: "ECONNREFUSED" });
+  });
+
+  test("all wait for one look-up while the name service is silent, and then get 502 at once", async () => {
+    const upstream = await startUpstream((_req, res) => res.end("{}"));
+    const { port } = new URL(upstream.url);
+    const gateway = await startGateway({ upstream: new URL(`http://pets.example:${port}`), timeoutMs: 300 });
+    const lookUps: ((error: null, addresses: dns.LookupAddress[]) => void)[] = [];
+    const lookup = (_name: string, _options: object, answer: (typeof lookUps)[0]) => void lookUps.push(answer);
+    const spy = jest.spyOn(dns, "lookup").mockImplementation(lookup as never);
+    try {
+      const first = await Promise.all(Array.from({ length: 5 }, () => getError(gateway)));
+      expect(first).toEqual(first.map(() => ({ status: 504, code: "upstream_timeout" })));
+      expect(await getError(gateway)).toEqual({ status: 502, code: "upstream_unavailable" });
+      expect(gateway.errors.at(-1)!.cause).toMatchObject({ message: expect.stringContaining("name service") });
+      expect(lookUps).toHaveLength(1);
+      lookUps[0]!(null, [{ address: "127.0.0.1", family: 4 }]);
+      const answered = get(gateway, "/v1/pets/7");
+      await until(() => lookUps.length === 2);
+      lookUps[1]!(null, [{ address: "127.0.0.1", family: 4 }]);
+      expect(await answered).toMatchObject({ status: 200 });
+    } finally {
+      spy.mockRestore();
+    }
   });
 
   test.each([
