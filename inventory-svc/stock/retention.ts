@@ -94,7 +94,7 @@ export class Retention {
     const db = this.#db;
     const earlier = db("stock_times as recent")
       .whereBetween(this.#ageSince("recent.noted_at"), [0, ageMs] as never)
-      .whereColumn("recent.revision", "<", "stock_times.revision");
+      .where("recent.revision", "<", db.ref("stock_times.revision") as never);
     const noted = db("stock_times")
       .where(this.#ageSince("stock_times.noted_at"), ">", ageMs as never)
       .whereNotExists(earlier.select("recent.id")); // else the clock was behind when this was noted
