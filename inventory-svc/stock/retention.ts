@@ -92,12 +92,13 @@ export class Retention {
    */
   async forgetRemovals(ageMs: number, limit: number): Promise<boolean> {
     const db = this.#db;
-    const earlier = db("stock_times as recent")
-      .whereBetween(this.#ageSince("recent.noted_at"), [0, ageMs] as never)
-      .where("recent.revision", "<", db.ref("stock_times.revision") as never);
-    const noted = db("stock_times")
-      .where(this.#ageSince("stock_times.noted_at"), ">", ageMs as never)
-      .whereNotExists(earlier.select("recent.id")); // else the clock was behind when this was noted
+    const now = clockMsSql(db);
+    // Where a note of lately has an earlier revision, the clock was behind when this one was made.
+    const noted = db("stock_times").whereRaw(
+      `${now} - stock_times.noted_at > ? and not exists (select 1 from stock_times as recent
+        where ${now} - recent.noted_at between 0 and ? and recent.revision < stock_times.revision)`,
+      [ageMs, ageMs],
+    );
     const [old] = await orUnavailable<{ revision: bigint | null }[]>(noted.max({ revision: "revision" }));
     const { floor }: { floor: bigint } = await orUnavailable(db("stock_head").where({ id: 1 }).first("floor"));
     const end = old?.revision ?? floor;
