@@ -71,10 +71,11 @@ export interface AdjustedMany {
  * The inventory service. Calls throw InventoryError, or the reason of their signal. Wrong types and unknown names of
  * arguments are refused with INVALID_ARGUMENT before anything is sent.
  *
- * Updates and adjustments of all callers share messages. While the service is away, an update or an adjustment is sent
- * again within its time if it has certainly not happened, or if it happens once however often it is sent. Reads of
- * entries and of the history are tried up to five times, with waits of up to 2.8 s in all. Other changes are sent once:
- * after an unknown outcome only the caller knows whether it still wants them.
+ * Updates and adjustments of all callers share messages. While the service is away, they are sent again within their
+ * time if they happen once however often they are sent; an update without an `idempotencyKey` only if it has certainly
+ * not happened, and until the outage is as old as the client's time-out. Reads of entries and of the history are tried
+ * up to five times, with waits of up to 2.8 s in all. Other changes are sent once: after an unknown outcome only the
+ * caller knows whether it still wants them.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */
