@@ -1,6 +1,6 @@
 // Shows the account of the key that the visitor gives on this page or on the documentation page.
 
-import { addressOf, forgetKey, keyOfTab, noKey, readKey, storeKey } from "../docs/shared.js";
+import { addressOf, forgetKey, keyOfTab, make, noKey, readKey, storeKey } from "../docs/shared.js";
 import { drawUsage } from "./plot.js";
 import { enableRotation, forgetNewKey } from "./rotation.js";
 
@@ -114,23 +114,31 @@ async function refresh() {
     limitsAt = new Date();
     showLimits();
     if (later) {
-      const toldUsage = await later;
+      const toldUsage = await later.catch((error) => error);
       if (isStale()) return;
-      usage = toldUsage;
-      usageAtMs = Date.now();
-      showUsage();
+      if (toldUsage instanceof Error) showNoUsage();
+      else {
+        usage = toldUsage;
+        usageAtMs = Date.now();
+        showUsage();
+      }
     }
     say("");
   } catch (error) {
     if (isStale()) return;
     if (error.status === 401) {
       forget("");
-      return refuse(error.message);
+      refuse(error.message);
+      return element("key-fault").append(
+        " ",
+        make("a", { href: "../docs/#invalid_api_key", textContent: "What to do" }),
+      );
     }
     element("open").hidden = limits !== undefined;
-    const first = error.status
-      ? error.message
-      : `${error.message} This page asks again every ${limitsEveryMs / 1_000} s with your key.`;
+    const first =
+      error.status < 500
+        ? error.message
+        : `${error.message} This page asks again every ${limitsEveryMs / 1_000} s with your key.`;
     say(limits ? `${error.message} The numbers are those of ${time.format(limitsAt)}.` : first, true);
   }
   timer = setTimeout(refresh, untilRefreshMs());
@@ -218,8 +226,15 @@ function duration(ms) {
 function showUsage() {
   if (!usage) return;
   element("deprecated").textContent = number.format(usage.deprecated);
-  element("deprecated-since").textContent = day.format(new Date(usage.from));
+  element("deprecated-since").textContent = ` since ${day.format(new Date(usage.from))}`;
   drawUsage(usage);
+}
+
+/** The limits are those of now, but the requests are not told: those of before stay. */
+function showNoUsage() {
+  if (usage) return;
+  element("plot").ariaBusy = "false";
+  element("reading").textContent = "The requests cannot be shown at the moment: this page asks again.";
 }
 
 function say(text, isWarning = false) {

@@ -46,7 +46,7 @@ ${"/keys/rotate" in document.paths ? '<p id="rotate-fault" class="fault" role="a
 </section>
 <section class="card" aria-labelledby="deprecated-title">
 <h2 id="deprecated-title">Deprecated operations</h2>
-<p>Requests since <span id="deprecated-since"></span>: <strong id="deprecated"></strong></p>
+<p>Requests<span id="deprecated-since"></span>: <strong id="deprecated">–</strong></p>
 <ul>
 ${ends.join("\n")}
 </ul>

@@ -73,7 +73,11 @@ function markPlace() {
   if (link.ariaCurrent === "true") return;
   for (const other of links.values()) other.ariaCurrent = null;
   link.ariaCurrent = "true";
-  if (getComputedStyle(element("contents")).position === "sticky") link.scrollIntoView({ block: "nearest" });
+  const contents = element("contents");
+  if (getComputedStyle(contents).position !== "sticky") return;
+  // By `scrollTop`: after `scrollIntoView` the next Tab would go on from the link, and not from the place in the text.
+  const [frame, place] = [contents, link].map((each) => each.getBoundingClientRect());
+  contents.scrollTop += Math.min(0, place.top - frame.top) + Math.max(0, place.bottom - frame.bottom);
 }
 
 element("authorize").addEventListener("submit", (event) => {
@@ -136,6 +140,7 @@ for (const form of all(".try form")) {
       const result = make("p", { textContent: `${response.status} ${response.statusText}, ${tookMs} ms` });
       result.className = response.ok || response.status === 304 ? "fine" : "fault";
       const code = /"code":\s*"(\w+)"/.exec(text)?.[1];
+      if (code === "invalid_api_key") showKey(`Key …${keyOfTab().slice(-4)} is not valid`);
       if (!response.ok && links.has(code)) {
         result.append(" · ", make("a", { href: `#${code}`, textContent: `What to do about ${code}` }));
       }

@@ -83,7 +83,7 @@ function quickStart(document: ShownDocument, lead: string): string {
   const { url } = sampleServer(document);
   const [list] = operationsOf(document);
   const [answer = []] = examplesOf(list?.answers[0]?.content) as unknown[][];
-  const request = `export KEY=<API_KEY>\n\ncurl -H "Authorization: Bearer $KEY" \\\n  "${url}/inventory?limit=2"`;
+  const request = `export KEY='<API_KEY>'\n\ncurl -H "Authorization: Bearer $KEY" \\\n  "${url}/inventory?limit=2"`;
   const [first = "", rest = ""] = lead.split(/(?<=\.) (.*)/s);
   return `<section class="row" aria-labelledby="quick-start">
 <div class="text">

@@ -25,7 +25,7 @@ export function enableRotation({ ask, use, showTime }) {
       element("new-key").textContent = made.key;
       element("old-end").textContent = showTime(made.previousKeyEndsAt);
       element("rotated").hidden = false;
-      element("rotate").hidden = true;
+      element("rotate").hidden = element("forget").hidden = true; // it would forget the new one, too
       element("new-key").focus({ preventScroll: true });
       scrollTo(0, 0);
     } catch (error) {
@@ -46,4 +46,5 @@ export function enableRotation({ ask, use, showTime }) {
 export function forgetNewKey() {
   element("new-key").textContent = "";
   element("rotated").hidden = true;
+  element("forget").hidden = false;
 }

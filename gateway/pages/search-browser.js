@@ -64,11 +64,11 @@ export function enableSearch(headings) {
     element("found").hidden = true;
   }
 
-  /** Lists the parts that have every word, those with a word in their heading first. */
+  /** Lists the parts that have every word, those with the most words in their heading first. */
   function find() {
     searched ??= headings.map(readPart);
     const words = element("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const inHeading = ({ heading }) => words.some((word) => heading.includes(word));
+    const inHeading = ({ heading }) => words.filter((word) => heading.includes(word)).length;
     const hits = searched.filter(({ all }) => words.every((word) => all.includes(word)));
     const shown = words.length === 0 ? [] : hits.sort((a, b) => inHeading(b) - inHeading(a)).slice(0, 8);
     const rows = shown.map(({ id, title, text }) => {
@@ -98,7 +98,8 @@ function marked(text, words) {
 
 function readPart(title) {
   const parts = [...title.parentElement.closest("section, article").querySelectorAll("p, li, dt, dd, td")];
-  const own = parts.filter((part) => !part.closest(".answer, .code")); // those are alike for all operations
+  // Errors are alike for all operations.
+  const own = parts.filter((part) => !part.closest(".answer:has(.s4, .s5), .code"));
   const text = own
     .map((part) => part.textContent)
     .join(" ")

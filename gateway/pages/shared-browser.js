@@ -22,6 +22,10 @@ export const addressOf = (path) => new URL(`../v1${path}`, document.baseURI);
 
 export const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
 
+/** What a visitor hears who does not see the text of a button change. */
+const said = make("div", { role: "status", className: "unseen" });
+document.body.append(said);
+
 export function addCopyButton(pre) {
   const button = make("button", { type: "button", className: "copy", textContent: "Copy" });
   button.setAttribute("aria-label", `Copy: ${pre.getAttribute("aria-label")}`);
@@ -32,8 +36,11 @@ export function addCopyButton(pre) {
     );
     // A page without TLS has no clipboard; the text is selected, so Ctrl+C copies it.
     if (!isDone) getSelection().selectAllChildren(pre.querySelector("code") ?? pre);
-    button.textContent = isDone ? "Copied" : "Selected";
-    setTimeout(() => (button.textContent = "Copy"), 1_500);
+    said.textContent = button.textContent = isDone ? "Copied" : "Selected";
+    setTimeout(() => {
+      button.textContent = "Copy";
+      said.textContent = "";
+    }, 1_500);
   });
   const frame = make("div", { className: "copied" });
   pre.replaceWith(frame);

@@ -1,0 +1,80 @@
+// States of both pages that a visitor meets by keyboard, or when a part of the API fails.
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import express from "express";
+import type { Browser } from "playwright-core";
+import { AccountStub, accountSite } from "../support/account-site.ts";
+import { installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
+import { suiteStack } from "../support/stack.ts";
+
+const stack = suiteStack();
+let origin: string;
+let browser: Browser;
+let api: AccountStub;
+
+beforeAll(async () => {
+  const server = createServer(express().use(accountSite(() => api))).listen(0, "127.0.0.1");
+  stack.defer(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  await once(server, "listening");
+  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  browser = await startChromium();
+  stack.defer(() => browser.close());
+}, installTimeoutMs);
+
+beforeEach(() => {
+  api = new AccountStub();
+});
+
+test("after a link to a part of the documentation Tab goes on in that part", async () => {
+  const { page } = await openPage(browser, `${origin}/docs/#getUsage`);
+  const marked = page.locator("#contents [aria-current=true]");
+  await marked.and(page.locator("[href='#getUsage']")).waitFor();
+  await page.keyboard.press("Tab");
+  expect(await page.evaluate("document.activeElement.closest('article')?.querySelector('h2, h3').id")).toBe("getUsage");
+});
+
+test("a search finds the members of an answer, and copying is said to those who listen", async () => {
+  const { page } = await openPage(browser, `${origin}/docs/`);
+  await page.getByLabel("Search the documentation").fill("previousKeyEndsAt");
+  expect(await page.locator("#found a").getAttribute("href")).toBe("#rotateKey");
+  await page.getByRole("button", { name: "Copy: The first request" }).click();
+  await page
+    .getByRole("status")
+    .getByText(/^(Copied|Selected)$/)
+    .waitFor();
+});
+
+test("where the API tells limits but no requests, the account page says what is missing", async () => {
+  const { page } = await openPage(browser, `${origin}/account/`);
+  await page.route(/\/usage/, (route) => route.fulfill({ status: 503, json: { message: "The API is overloaded." } }));
+  await page.getByLabel("API key").fill("ps_test_account_key");
+  await page.keyboard.press("Enter");
+  await page.getByText("The requests cannot be shown at the moment").waitFor();
+  expect(await page.locator("#status").textContent()).toBe("");
+  expect(await page.locator("#deprecated").locator("..").textContent()).toBe("Requests: –");
+  expect(await page.locator("[data-window=minute] .used").textContent()).toBe("12 of 300 used, 288 left.");
+});
+
+test("a key that is refused leads to what to do, and a new key cannot be forgotten unseen", async () => {
+  const { page } = await openPage(browser, `${origin}/account/`);
+  api.refusal = { status: 401, code: "invalid_api_key", message: "The API key is not valid." };
+  await page.getByLabel("API key").fill("ps_test_account_key");
+  await page.keyboard.press("Enter");
+  const help = page.getByRole("alert").getByRole("link", { name: "What to do" });
+  expect(await help.getAttribute("href")).toBe("../docs/#invalid_api_key");
+  api.refusal = undefined;
+  await page.getByLabel("API key").fill("ps_test_account_key");
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Rotate this key" }).click();
+  await page.getByRole("button", { name: "Make the new key" }).click();
+  const stored = page.getByRole("button", { name: "I have stored it" });
+  await stored.waitFor();
+  const forget = page.getByRole("button", { name: "Forget the key" });
+  expect(await forget.isVisible()).toBe(false);
+  await stored.click();
+  await forget.waitFor();
+});
