@@ -38,6 +38,9 @@ export class PlanWorker {
   }
 }
 
+/** After so many plans another process takes over: modules keep something of each run, which makes the next slower. */
+const plansOfWorker = 200;
+
 /**
  * Runs plans on all cores, in order.
  *
@@ -47,9 +50,12 @@ export async function runAll(plans: Iterable<Plan>, onResult: (result: PlanResul
   const left = plans[Symbol.iterator]();
   let goesOn = true;
   const work = async () => {
-    const worker = new PlanWorker();
-    for (let next = left.next(); goesOn && !next.done; next = left.next()) {
+    let worker = new PlanWorker();
+    for (let next = left.next(), run = 1; goesOn && !next.done; next = left.next(), run++) {
       goesOn = onResult(await worker.run(next.value)) && goesOn;
+      if (run % plansOfWorker > 0) continue;
+      worker.end();
+      worker = new PlanWorker();
     }
     worker.end();
   };
