@@ -179,6 +179,7 @@ function openContext(
     clientAddress: "unknown",
     arrivedMs: performance.now(),
     operationName: "unknown",
+    errorCode: undefined,
     limitHeaders: [],
     shownWindows: [],
     deprecationHeaders: operation?.deprecation?.headers ?? [],
@@ -203,6 +204,8 @@ function answerError({ admission, onError }: RouterOptions): ErrorRequestHandler
     const context = contextOf(response);
     // Something went wrong before the caller was known.
     if (context.limitHeaders.length === 0) admission.setAddressLimits(context);
-    onError(writeError(request, response, thrown), context);
+    const error = writeError(request, response, thrown);
+    context.errorCode = error.code;
+    onError(error, context);
   };
 }

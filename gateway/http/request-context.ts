@@ -2,6 +2,7 @@
 import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { lookUpMaxAgeMs } from "../accounts/keys/authenticator.ts";
 import type { Principal } from "../accounts/keys/principal.ts";
+import type { ErrorCode } from "./api-error.ts";
 
 /** Headers as name, value, name, value: the form that costs Node least. */
 export type HeaderList = readonly string[];
@@ -33,6 +34,8 @@ export interface RequestContext {
    * documentation.
    */
   operationName: string;
+  /** The code of the error that answers the request, for the log; undefined without one. */
+  errorCode: ErrorCode | undefined;
   /** The limit headers: empty at first, then those of the account, of a guard or of the client's address. */
   limitHeaders: HeaderList;
   /** The windows of those headers: filled in for an uncharged request, and for a held one that goes on; else empty. */

@@ -52,7 +52,7 @@ export function createObserver(log: Logger): Observer {
   return {
     metrics,
     onDone: (request, response) => {
-      const { requestId, principal, operationName, arrivedMs } = contextOf(response);
+      const { requestId, principal, operationName, errorCode, arrivedMs } = contextOf(response);
       const durationMs = performance.now() - arrivedMs;
       const status = response.headersSent ? response.statusCode : 499; // the caller left before it was answered
       const plan = principal?.plan ?? "none";
@@ -71,6 +71,7 @@ export function createObserver(log: Logger): Observer {
           method: request.method,
           route: operationName,
           status,
+          code: errorCode,
           whole: response.writableFinished,
           durationMs: Math.round(durationMs * 100) / 100,
           account: principal?.accountId,

@@ -62,7 +62,7 @@ async function refuseUtf16(file: string, name: string): Promise<void> {
 
 function noHeader(file: string, number: number, text: string): OperatorError {
   const separator = [";", "\t"].find((other) => itemFields.every((column) => text.split(other).includes(column)));
-  const found = separator && `, and the fields are separated by ${separator === ";" ? "semicolons" : "tabs"}`;
+  const found = separator && `, with commas: here are ${separator === ";" ? "semicolons" : "tabs"}`;
   return new OperatorError(
     `${file}:${number}: the first line must be the header ${itemFields.join(",")}${found ?? ""}`,
   );

@@ -48,6 +48,8 @@ describe("the logs of both tiers", () => {
       account: expect.stringMatching(/^acc_/),
       keyId,
     });
+    const missing = await request(system.address, { path: "/v1/inventory/404", headers });
+    expect(await lineOf(idOf(missing.headers))).toMatchObject({ status: 404, code: "not_found", keyId });
   });
 
   test("have a line for a request that is refused before any handler", async () => {

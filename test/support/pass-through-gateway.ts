@@ -88,6 +88,7 @@ export async function startGateway({ setByApp = {}, ...options }: Partial<PassTh
         clientAddress: "192.0.2.1",
         arrivedMs: performance.now(),
         operationName: "unknown",
+        errorCode: undefined,
         limitHeaders: [],
         shownWindows: [],
         deprecationHeaders: [],
