@@ -1,9 +1,6 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import express from "express";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { AccountStub, accountSite } from "../support/account-site.ts";
+import { AccountStub, accountSite, serveSite } from "../support/account-site.ts";
 import { axeViolations, installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { request } from "../support/http.ts";
 import { suiteStack } from "../support/stack.ts";
@@ -34,13 +31,7 @@ beforeAll(async () => {
   // Mounted twice, as an embedding app may do it: at the root and below a path.
   const site = accountSite(() => api);
   const app = express().use(site).use("/api", site);
-  const server = createServer(app).listen(0, "127.0.0.1");
-  stack.defer(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  await once(server, "listening");
-  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  origin = await serveSite(app, stack);
   browser = await startChromium();
   stack.defer(() => browser.close());
 }, installTimeoutMs);

@@ -1,11 +1,8 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import express, { Router } from "express";
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { errorTable } from "../../gateway/http/api-error.ts";
 import { docsPage } from "../../gateway/pages/docs-page.ts";
-import { describedApi } from "../support/account-site.ts";
+import { describedApi, serveSite } from "../support/account-site.ts";
 import { axeViolations, installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { request } from "../support/http.ts";
 import { suiteStack } from "../support/stack.ts";
@@ -17,13 +14,7 @@ let browser: Browser;
 beforeAll(async () => {
   // Mounted twice, as an embedding app may do it: at the root and below a path.
   const app = express().use(petstore()).use("/api", petstore());
-  const server = createServer(app).listen(0, "127.0.0.1");
-  stack.defer(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  await once(server, "listening");
-  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  origin = await serveSite(app, stack);
   browser = await startChromium();
   stack.defer(() => browser.close());
 }, installTimeoutMs);

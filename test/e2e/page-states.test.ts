@@ -1,10 +1,7 @@
 // States of both pages that a visitor meets by keyboard, or when a part of the API fails.
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import express from "express";
 import type { Browser } from "playwright-core";
-import { AccountStub, accountSite } from "../support/account-site.ts";
+import { AccountStub, accountSite, serveSite } from "../support/account-site.ts";
 import { installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { suiteStack } from "../support/stack.ts";
 
@@ -14,13 +11,7 @@ let browser: Browser;
 let api: AccountStub;
 
 beforeAll(async () => {
-  const server = createServer(express().use(accountSite(() => api))).listen(0, "127.0.0.1");
-  stack.defer(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  await once(server, "listening");
-  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  origin = await serveSite(express().use(accountSite(() => api)), stack);
   browser = await startChromium();
   stack.defer(() => browser.close());
 }, installTimeoutMs);

@@ -1,10 +1,12 @@
 /** Serves the account page beside an API that knows every key, for the tests of the page and for pictures of it. */
+import { createServer, type RequestListener } from "node:http";
 import { Router } from "express";
 import { publishedPlans } from "../../gateway/accounts/keys/plans.ts";
 import { publishedBanRules } from "../../gateway/admission/bans.ts";
 import { openApiDocument } from "../../gateway/openapi/document.ts";
 import { accountPage } from "../../gateway/pages/account-page.ts";
 import { docsPage } from "../../gateway/pages/docs-page.ts";
+import { listenOn } from "../../runtime/admin.ts";
 
 export const describedApi = openApiDocument({
   servers: [],
@@ -17,6 +19,16 @@ export const describedApi = openApiDocument({
   keyedUpdatesPerDay: 200_000,
   hasKeyRotation: true,
 });
+
+/** Serves the pages of a test until its suite ends. @returns the origin */
+export async function serveSite(app: RequestListener, stack: AsyncDisposableStack): Promise<string> {
+  const server = createServer(app);
+  stack.defer(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return `http://${await listenOn(server, { host: "127.0.0.1", port: 0 })}`;
+}
 
 /** What the API answers, and what it was asked. */
 export class AccountStub {
