@@ -14,7 +14,7 @@ COPY package.json package-lock.json ./
 COPY .ci/node-24 .ci/node-24/
 RUN npm ci --ignore-scripts
 COPY . ./
-# Whoever runs the image can read its files, whatever mode they have in the checkout.
+# Every user can read the files of the image, whatever mode they have in the checkout.
 RUN npm run build && chmod -R a+rX dist package.json LICENSE
 
 FROM ${NODE_IMAGE} AS dependencies

@@ -16,11 +16,9 @@ interface Machine {
 async function startMachine(answers: string): Promise<Machine> {
   const folder = await temporaryFolder("compose-scripts");
   stack.defer(() => folder.remove());
-  const [home, bin, called] = ["compose", "bin", "called"].map((name) => `${folder.path}/${name}`) as [
-    string,
-    string,
-    string,
-  ];
+  const home = `${folder.path}/compose`;
+  const bin = `${folder.path}/bin`;
+  const called = `${folder.path}/called`;
   cpSync("deploy/compose", home, { recursive: true });
   mkdirSync(bin);
   const stub = (name: string, text: string) => {

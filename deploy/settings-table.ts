@@ -30,9 +30,9 @@ function page(): string {
 Each process reads its settings from the environment and from a \`.env\` file in its working directory. The environment
 wins, and an empty value counts as not set. [.env.example](../.env.example) lists every setting with its default.
 
-A process with wrong settings names all whose text it cannot take at once, and ends with exit code 78, which tells its
-supervisor that a restart will not help. It never repeats a value, because a value may be a secret. \`npm run gateway -- --help\` and
-\`npm run inventory-svc -- --help\` print the tables below.
+A process with wrong settings names every setting whose text is wrong, all at once, and ends with exit code 78, which
+tells its supervisor that a restart will not help. It never repeats a value, because a value may be a secret.
+\`npm run gateway -- --help\` and \`npm run inventory-svc -- --help\` print the tables below.
 
 | Command | Reads |
 |---|---|

@@ -3,7 +3,7 @@
 # healthy before old ones drain, one at a time. A run that failed can be repeated.
 set -eu
 cd "$(dirname "$0")"
-exec 9> .lock # one run at a time of those that replace containers
+exec 9> .lock # only one script at a time may replace containers
 flock --nonblock 9 || { echo "update.sh or restore.sh is running" >&2 && exit 1; }
 
 # Waits until all of these containers are healthy.

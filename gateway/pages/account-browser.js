@@ -93,9 +93,9 @@ function forget(why) {
   element("key").focus();
 }
 
-/** Says within the form why a key is not taken; an empty text takes that back. */
-function refuse(why) {
-  element("key-fault").textContent = why;
+/** Says within the form why a key is not taken; an empty text takes that back. @param help a link to more */
+function refuse(why, ...help) {
+  element("key-fault").replaceChildren(why, ...help);
   element("key").ariaInvalid = why !== "";
 }
 
@@ -106,15 +106,14 @@ async function refresh() {
   const isStale = () => key !== asked || hours !== askedHours;
   const isUsageDue = usageAtMs === undefined || Date.now() - usageAtMs >= usageEveryMs;
   try {
-    const later = isUsageDue ? ask(`/usage?hours=${hours}`) : undefined;
-    later?.catch(() => {});
+    const later = isUsageDue ? ask(`/usage?hours=${hours}`).catch((error) => error) : undefined;
     const told = await ask("/rate_limit");
     if (isStale()) return;
     limits = told;
     limitsAt = new Date();
     showLimits();
     if (later) {
-      const toldUsage = await later.catch((error) => error);
+      const toldUsage = await later;
       if (isStale()) return;
       if (toldUsage instanceof Error) showNoUsage();
       else {
@@ -128,11 +127,7 @@ async function refresh() {
     if (isStale()) return;
     if (error.status === 401) {
       forget("");
-      refuse(error.message);
-      return element("key-fault").append(
-        " ",
-        make("a", { href: "../docs/#invalid_api_key", textContent: "What to do" }),
-      );
+      return refuse(`${error.message} `, make("a", { href: "../docs/#invalid_api_key", textContent: "What to do" }));
     }
     element("open").hidden = limits !== undefined;
     const first =

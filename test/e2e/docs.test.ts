@@ -248,7 +248,7 @@ test("a click copies a sample as it stands", async () => {
   const { page } = await open("/docs/");
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.getByRole("button", { name: "Copy: The first request" }).click();
-  await page.getByText("Copied", { exact: true }).first().waitFor();
+  await page.locator("button", { hasText: /^Copied$/ }).waitFor();
   expect(await page.evaluate("navigator.clipboard.readText()")).toBe(
     `export KEY='<API_KEY>'\n\ncurl -H "Authorization: Bearer $KEY" \\\n  "${origin}/v1/inventory?limit=2"`,
   );

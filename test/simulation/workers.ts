@@ -53,9 +53,10 @@ export async function runAll(plans: Iterable<Plan>, onResult: (result: PlanResul
     let worker = new PlanWorker();
     for (let next = left.next(), run = 1; goesOn && !next.done; next = left.next(), run++) {
       goesOn = onResult(await worker.run(next.value)) && goesOn;
-      if (run % plansOfWorker > 0) continue;
-      worker.end();
-      worker = new PlanWorker();
+      if (run % plansOfWorker === 0) {
+        worker.end();
+        worker = new PlanWorker();
+      }
     }
     worker.end();
   };
