@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 import {
   type ChangesStream,
@@ -9,6 +10,7 @@ import { until } from "../test/support/until.ts";
 import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import { ChangeSessions } from "./change-sessions.ts";
 import type { InventoryError } from "./inventory-error.ts";
+import { lateAfterMs } from "./session.ts";
 
 const stack = suiteStack();
 
@@ -75,6 +77,20 @@ test("after a second without an answer, further changes go over another stream",
   expect(await submit(update(7n))).toMatchObject({ petId: 7n });
   for (const stream of streams.slice(0, 4)) answer(stream); // an answer that is late still counts
   expect(await Promise.all(late)).toMatchObject([{ petId: 0n }, { petId: 1n }, { petId: 2n }, { petId: 3n }]);
+});
+
+test("a session whose answer was late carries what waits for a stream that is being opened", async () => {
+  const { streams, submit } = await open({ onChanges: (stream, index) => index === 0 && stream.accept() });
+  const late = submit(update(1n));
+  await until(() => streams[0]?.questions.length === 1);
+  await setTimeout(lateAfterMs);
+  const next = submit(update(2n), lateAfterMs / 2); // it ends before the opening of the other stream is late
+  await until(() => streams.length === 2);
+  answer(streams[0]!);
+  expect(await late).toMatchObject({ petId: 1n });
+  await until(() => streams[0]!.questions.length === 2);
+  answer(streams[0]!);
+  expect(await next).toMatchObject({ petId: 2n });
 });
 
 test("changes wait for no stream that a service does not accept: another one takes them", async () => {

@@ -164,12 +164,13 @@ export class ChangeSessions {
     this.#underWay += 1;
     let isUnderWay = true;
     const leave = () => {
-      if (!isUnderWay) return;
-      isUnderWay = false;
-      clearTimeout(timer);
-      this.#underWay -= 1;
-      onLeft();
-      this.#sendNext();
+      if (isUnderWay) {
+        isUnderWay = false;
+        clearTimeout(timer);
+        this.#underWay -= 1;
+        onLeft();
+      }
+      this.#sendNext(); // late work leaves an idle session, too
     };
     const timer = setTimeout(leave, lateAfterMs);
     void work.then(leave);

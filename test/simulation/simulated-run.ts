@@ -284,9 +284,9 @@ class System {
       await pause(forMs);
       network.setHeld({ name: from }, { name: to }, false);
     };
-    const slow = async (from: string, to: string) => {
+    const slow = async (from: string, to: string, lastsMs = forMs) => {
       network.setDelay({ name: from }, { name: to }, forMs);
-      await pause(forMs);
+      await pause(lastsMs);
       network.setDelay({ name: from }, { name: to }, 0);
     };
     const flapping = async (from: string, to: string) => {
@@ -346,7 +346,8 @@ class System {
       },
       "hold gateway to service": () => held(clientName, serviceName),
       "hold service to gateway": () => held(serviceName, clientName),
-      "slow gateway to service": () => slow(clientName, serviceName),
+      // So long that a stream which opens meanwhile carries questions that are late, too.
+      "slow gateway to service": () => slow(clientName, serviceName, 3 * forMs),
       "slow service to gateway": () => slow(serviceName, clientName),
       "slow service to database": () => slow(serviceName, "stock-db"),
       "cut gateway and service": () => flapping(clientName, serviceName),
