@@ -22,7 +22,7 @@ const exitConfiguration = 78;
 export function createCommand(script: string, description: string, settings: SettingsShape): Command {
   return new Command(calledAs(script))
     .description(description)
-    .version(version())
+    .version(packageVersion())
     .exitOverride()
     .hook("preAction", () => {
       for (const line of mistypedNames(Object.keys(settings))) process.stderr.write(`${line}\n`);
@@ -70,7 +70,8 @@ function calledAs(script: string): string {
   return script === "start" ? "npm start --" : `npm run ${script} --`;
 }
 
-function version(): string {
+/** The version of this package, as operators know it. */
+export function packageVersion(): string {
   return JSON.parse(readFileSync(nodeModule.findPackageJSON(import.meta.url)!, "utf8")).version;
 }
 

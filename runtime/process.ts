@@ -1,6 +1,7 @@
 /** The life of a process: settings, start, one line when it is ready, and a stop that drains. */
 import { setTimeout } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
+import { packageVersion } from "./command-line.ts";
 import { kindOf } from "./error-log.ts";
 import type { Logger } from "./log.ts";
 import { reasonFields } from "./operator-error.ts";
@@ -93,7 +94,8 @@ export async function runProcess(start: () => Promise<RunningProcess>): Promise<
   if (stoppingSinceMs !== undefined) return;
   running.join();
   hasJoined = true;
-  log.child({}, { level: "info" }).info(running.addresses, "ready"); // at any LOG_LEVEL: other processes wait for it
+  // At any LOG_LEVEL: other processes wait for it.
+  log.child({}, { level: "info" }).info({ ...running.addresses, version: packageVersion() }, "ready");
   if (process.connected) process.send!(running.addresses);
 }
 

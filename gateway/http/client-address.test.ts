@@ -14,6 +14,10 @@ describe("clients behind a trusted proxy", () => {
     ["198.51.100.7, 192.0.2.1", "192.0.2.1"],
     ["192.0.2.1, 10.0.0.2", "192.0.2.1"],
     ["::ffff:192.0.2.1", "192.0.2.1"],
+    ["::ffff:c000:201", "192.0.2.1"],
+    ["0:0:0:0:0:FFFF:192.0.2.1", "192.0.2.1"],
+    ["2001:DB8:0::1", "2001:db8::1"],
+    ["fe80::1%br-0", "fe80::1%br-0"],
     ["2001:db8::1", "2001:db8::1"],
     ["2001:db8::1, 2001:db8:ffff::2", "2001:db8::1"],
   ])("the address of a client is the last one that is not a trusted proxy in %s", (forwarded, address) => {

@@ -29,9 +29,9 @@ export function clientAddressFinder(trustedProxies: readonly string[]): (request
   return (request) => {
     const peer = peerAddress(request.socket);
     if (isIP(peer) === 0) return peer; // a Unix socket or a client that has left: no setting can trust it
-    const address = plain(withoutPort(proxyaddr(request, trust)));
+    const address = withoutPort(proxyaddr(request, trust));
     // A copy: the counts of addresses keep it, and a part of the header would keep the whole header in memory.
-    return isIP(address) === 0 ? peer : copyOf(address);
+    return isIP(address) === 0 ? peer : copyOf(oneFormOf(address));
   };
 }
 
@@ -47,6 +47,11 @@ export function peerAddress(socket: { readonly remoteAddress?: string | undefine
 function withoutPort(entry: string): string {
   const [, v6, v4] = /^\[(.*)\](?::\d+)?$|^([\d.]+):\d+$/.exec(entry) ?? [];
   return v6 ?? v4 ?? entry;
+}
+
+/** Gives an address one form: a proxy may write 192.0.2.1 as `::ffff:c000:201`, too. */
+function oneFormOf(address: string): string {
+  return ipaddr.isValid(address) ? ipaddr.process(address).toString() : address;
 }
 
 /** Drops the prefix that a dual-stack socket gives an IPv4 address. */

@@ -70,6 +70,6 @@ function isBrowser({ headers }: IncomingMessage): boolean {
 /** Leads from the root to the page. Below the path of an app, the root may have been asked for without its slash. */
 const toPage: RequestHandler = (request, response, next) => {
   const path = parseurl.original(request)?.pathname ?? "/";
-  response.setHeader("Vary", "Accept");
+  response.appendHeader("Vary", "Accept");
   redirect(`${path.slice(path.lastIndexOf("/") + 1)}/docs/`.replace(/^\//, ""))(request, response, next);
 };

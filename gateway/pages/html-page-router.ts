@@ -62,7 +62,7 @@ export function fixedFile(
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     const isGzip = acceptsGzip(request);
     response.setHeader("ETag", isGzip ? gzipEtag : plainEtag);
-    response.setHeader("Vary", "Accept-Encoding");
+    response.appendHeader("Vary", "Accept-Encoding");
     if (matchesEtag(request.headers["if-none-match"], plainEtag, gzipEtag)) {
       response.writeHead(304).end();
       return;

@@ -5,11 +5,13 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
+import express from "express";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/gateway.ts";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { createLogger } from "../../runtime/log.ts";
+import { serveSite } from "../support/account-site.ts";
 import { expectOutage } from "../support/answers.ts";
 import { request } from "../support/http.ts";
 import { startLink } from "../support/link.ts";
@@ -249,6 +251,16 @@ describe("the life of a gateway", () => {
     stack.defer(() => gateway.close());
     await gateway.untilReady();
     expect(await gateway.metrics.metrics()).toContain("gateway_redis_up 0");
+  });
+
+  test("what an app around the gateway has named in Vary stays on the list", async () => {
+    const gateway = createGateway(readGatewayConfig(system.gatewayEnv), { log: createLogger("gateway", "fatal") });
+    stack.defer(() => gateway.close());
+    await gateway.untilReady();
+    const app = express().use((_request, response, next) => response.vary("Origin") && next());
+    const origin = await serveSite(app.use(gateway.router), stack);
+    const headers = { Authorization: `Bearer ${system.keys.enterprise}` };
+    expect((await fetch(`${origin}/v1/inventory`, { headers })).headers.get("Vary")).toBe("Origin, Accept-Encoding");
   });
 
   test("a second signal ends a gateway by force a second after the first one, and not earlier", async () => {

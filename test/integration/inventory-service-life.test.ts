@@ -23,9 +23,9 @@ const settings = (url: string, more: Record<string, string> = {}) => ({
   INVENTORY_DATABASE_URL: url,
   ...more,
 });
-/** So long that a stop that waits for its end outlasts its test. */
 /** Longer than any stream lives. */
 const deadlineMs = 60_000;
+/** So long that a stop that waits for its end outlasts its test. */
 const longDrain = { DRAIN_SECONDS: "600" };
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "sold" });
 
@@ -354,7 +354,9 @@ describe("migrations", () => {
     expect(await statusOf(connect(listen).get({ petId: 1n }))).toBe("UNAVAILABLE");
 
     await migrateStock(url);
-    await service.waitForLine((line) => line.includes('"ready"') || undefined, 20_000);
+    const ready = await service.waitForLine((line) => (line.includes('"ready"') ? line : undefined), 20_000);
+    const { version } = (await import("../../package.json", { with: { type: "json" } })).default;
+    expect(JSON.parse(ready)).toMatchObject({ listen, admin, version });
     expect(await health.next()).toBe("SERVING");
     expect(await request(admin, { path: "/readyz" })).toMatchObject({ status: 200 });
     expect(await statusOf(connect(listen).get({ petId: 1n }))).toBe("NOT_FOUND");

@@ -36,6 +36,7 @@ export function listInventory({ list, admission, pinnedBodies, allowanceMs }: Li
     // snapshot is ten times the size of its gzip body.
     const answer = currentList(response, list).then((snapshot) => listFor(request, list, snapshot, selection));
     const { headers, body } = await reverifyAfter(answer, response, admission.reverifyKeyAndBan);
+    response.appendHeader("Vary", "Accept-Encoding"); // beside what an app around the gateway has named
     if (body) await sendBody(request, response, body, headers, { pinnedBodies, allowanceMs });
     else response.writeHead(304, headers).end();
   };
@@ -75,7 +76,7 @@ function listFor(
 }
 
 function headersOf(etag: string): string[] {
-  return ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
+  return ["ETag", etag, "Cache-Control", "private, no-cache"];
 }
 
 const gzipCoding = ["Content-Encoding", "gzip"];
