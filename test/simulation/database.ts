@@ -350,10 +350,9 @@ class Session {
       if (server.isReadOnly) meet("a lock on an old primary");
       if (server.isReadOnly && table) throw readOnly;
       if (!(await server.lock(locked, this, this.#lockTimeoutMs))) throw lockWaitTimeout;
-      if (this.#isOver) {
-        server.unlock(this); // the session ended while it waited
-        return undefined;
-      }
+      if (this.#isOver || this.#isUndone) server.unlock(this); // it ended, or was undone, while it waited
+      if (this.#isOver) return undefined;
+      if (this.#hearsOfUndo()) throw deadlock;
     }
     const replayed = this.#written ?? [];
     if (table !== undefined) note(`${server.host.name} ${sql} ${show(statement.bindings)}`);
