@@ -66,12 +66,9 @@ export interface ChangeRequest {
   readonly idempotencyKey?: IdempotencyKey | undefined;
   /** Whether one refusal refuses all. By default each change stands alone. */
   readonly isAllOrNothing?: boolean;
-  /**
-   * The account, and the id of its API key, for which they are made, for the ledger; by default the caller of the
-   * service.
-   */
+  /** For the ledger: the account that the changes are for, and its key's id; by default the caller of the service. */
   readonly actor?: { readonly account: string; readonly keyId: string } | undefined;
-  /** The id of the request for which they are made, for the ledger. */
+  /** For the ledger: the id of the request that the changes are for. */
   readonly originRequestId?: string | undefined;
   /** A W3C trace context. */
   readonly traceparent?: string | undefined;

@@ -158,7 +158,7 @@ class KnownOutcomes {
 
 /**
  * Tells which changes of an attempt need no further attempt. The rows say what earlier attempts have left, the columns
- * what this attempt has brought; inventory-error.ts says what decided, undone and unknown mean. "Once" stands for
+ * what this attempt has brought; inventory-error.ts says what decided and undone mean. "Once" stands for
  * changes that happen once, however often they are sent.
  *
  * | Earlier attempts | Made | Decided | Undone | Unknown |

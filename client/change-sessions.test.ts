@@ -93,6 +93,18 @@ test("a session whose answer was late carries what waits for a stream that is be
   expect(await next).toMatchObject({ petId: 2n });
 });
 
+test("a session whose answer was late carries nothing while another one is idle", async () => {
+  const { streams, submit } = await open({ onQuestion: (stream, index) => index > 0 && answer(stream) });
+  const late = submit(update(1n));
+  await until(() => streams[0]?.questions.length === 1);
+  await submit(update(2n));
+  await setTimeout(lateAfterMs);
+  answer(streams[0]!);
+  await late;
+  for (const petId of [3n, 4n, 5n]) await submit(update(petId));
+  expect(streams.map(({ questions }) => questions.length)).toEqual([1, 4]);
+});
+
 test("changes wait for no stream that a service does not accept: another one takes them", async () => {
   const { streams, submit } = await open({
     onChanges: (stream, index) => index > 0 && stream.accept(),

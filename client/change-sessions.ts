@@ -138,7 +138,7 @@ export class ChangeSessions {
       }
       const taken = this.#take();
       if (taken.length === 0) this.#keep(session);
-      else this.#follow(this.#ask(session, taken).then(() => this.#keep(session)));
+      else this.#follow(this.#ask(session, taken));
     }
   }
 
@@ -176,19 +176,19 @@ export class ChangeSessions {
     void work.then(leave);
   }
 
-  #keep(session: ChangeSession): void {
+  #keep(session: ChangeSession, wasLate = false): void {
     if (this.#isClosed) session.cancel();
-    else this.#idle.push(session);
+    else this.#idle[wasLate ? "unshift" : "push"](session); // one that was late comes after those that were not
   }
 
   #idleSession(): ChangeSession | undefined {
-    for (;;) {
-      const session = this.#idle.pop();
-      if (!session?.isOver) return session;
-    }
+    let session = this.#idle.pop();
+    while (session?.isOver) session = this.#idle.pop();
+    return session;
   }
 
   async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<void> {
+    const askedMs = performance.now();
     const groups = taken.map(({ request, endMs }) => toWireGroup(request, session.deadlineMs(endMs)));
     const changes = taken.flatMap(({ request }) => request.changes);
     const read = ({ results }: ApplyChangesResponse) => {
@@ -205,6 +205,7 @@ export class ChangeSessions {
         if (!error.mayHaveHappened || happensOnce(request)) end(forAll(request, error));
       }
     }
+    this.#keep(session, performance.now() - askedMs >= lateAfterMs);
   }
 
   /** Takes the requests of the next message, and ends those whose callers have left. */

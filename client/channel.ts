@@ -13,7 +13,7 @@ export interface ChannelTls extends TlsFiles {
 }
 
 export interface InventoryChannelOptions {
-  /** gRPC target, as `127.0.0.1:50051` or `dns:///inventory-svc:50051` for many. */
+  /** gRPC target, as `127.0.0.1:50051` or `dns:///inventory-svc:50051` for replicas. */
   readonly address: string;
   /**
    * Default: none. Then the service has to listen on loopback, or to run with INVENTORY_INSECURE=1. Files that change

@@ -9,7 +9,7 @@ import type { HistoryQuestion, PastChange } from "./past-changes.ts";
 import type { WatchEvent, WatchOptions } from "./watch.ts";
 
 export interface InventoryClientOptions extends InventoryChannelOptions {
-  /** Deadline of every call without one of its own, and of each page of a list; default 5,000. */
+  /** Default deadline of each call but `watch`, and of each page of a list; 5,000 where none is given. */
   readonly timeoutMs?: number | undefined;
 }
 
@@ -71,9 +71,9 @@ export interface AdjustedMany {
  * The inventory service. Calls throw InventoryError, or the reason of their signal. Wrong types and unknown names of
  * arguments are refused with INVALID_ARGUMENT before anything is sent.
  *
- * Updates and adjustments of all callers share messages. While the service is away, they are sent again within their
- * time if they happen once however often they are sent; an update without an `idempotencyKey` only if it has certainly
- * not happened, and until the outage is as old as the client's time-out. Reads of entries and of the history are tried
+ * Updates and adjustments of all callers share messages. While the service is away, those with an `idempotencyKey` or a
+ * `requestId` are sent again within their time; an update without an `idempotencyKey` only if it has certainly not
+ * happened, and until the outage is as old as the client's time-out. Reads of entries and of the history are tried
  * up to five times, with waits of up to 2.8 s in all. Other changes are sent once: after an unknown outcome only the
  * caller knows whether it still wants them.
  */

@@ -119,7 +119,7 @@ export function checkText(name: string, value: unknown): string {
   throw invalid(`${name} must be at most ${maxTextLength} characters, without lone surrogates`);
 }
 
-/** Refuses what would be left out in silence. @throws InventoryError INVALID_ARGUMENT that names it */
+/** Refuses an argument that another one excludes. @throws InventoryError INVALID_ARGUMENT that names it */
 export function checkAbsent(name: string, value: unknown, why: string): void {
   if (value !== undefined) throw invalid(`${name} must not be there ${why}`);
 }

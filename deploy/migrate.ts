@@ -2,7 +2,7 @@
 /** Brings the schemas of both tiers up to date (npm run migrate), or takes the last step of one back (--down). */
 import "../runtime/node-version.ts";
 import { Option } from "commander";
-import { keyMigrations } from "../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../gateway/accounts/cli/account-migrations.ts";
 import { keyDatabaseSetting, keySettings } from "../gateway/config.ts";
 import { inventorySettings, stockDatabaseSetting } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/stock/stock-migrations.ts";
@@ -21,7 +21,7 @@ const schemas = {
   gateway: {
     url: "GATEWAY_DATABASE_URL",
     setting: keyDatabaseSetting,
-    migrations: keyMigrations,
+    migrations: gatewayMigrations,
     service: "gateway",
   },
   inventory: {

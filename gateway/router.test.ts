@@ -34,7 +34,7 @@ async function open(parts: Partial<RouterOptions> = {}) {
       admit: async () => {
         throw new ApiError("missing_api_key");
       },
-      setAddressLimits: (context) => {
+      setAddressHeaders: (context) => {
         context.limitHeaders = ["X-RateLimit-Limit", `of ${context.clientAddress}`];
       },
     },
@@ -76,7 +76,7 @@ const openToAll: RouterOptions["admission"] = {
     context.principal = account;
     context.limitHeaders = ["X-RateLimit-Limit", "60"];
   },
-  setAddressLimits: () => {},
+  setAddressHeaders: () => {},
 };
 
 test("a failure before the caller is known is answered and counted like any other error", async () => {

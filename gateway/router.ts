@@ -4,7 +4,7 @@ import { type ErrorRequestHandler, type Request, type RequestHandler, type Respo
 import type { Admission } from "./admission/admission.ts";
 import { ApiError } from "./http/api-error.ts";
 import { refuseUnknownParameters } from "./http/query.ts";
-import { acceptRequestId, pathOf, refuseDuplicates } from "./http/request.ts";
+import { acceptRequestId, pathOf } from "./http/request.ts";
 import { takeBody } from "./http/request-body.ts";
 import {
   addCommonHeaders,
@@ -19,7 +19,7 @@ import type { Operation, RouteTable } from "./routes.ts";
 /** Everything the router uses. A part that is missing is a type error, never a check that is skipped. */
 export interface RouterOptions {
   readonly routes: RouteTable;
-  readonly admission: Pick<Admission, "admit" | "setAddressLimits">;
+  readonly admission: Pick<Admission, "admit" | "setAddressHeaders">;
   /** Answers the documents and pages, which need no key; calls `next` for every other request. */
   readonly pages: RequestHandler;
   readonly clientAddress: (request: Request) => string;
@@ -107,8 +107,7 @@ function requestHandler(routes: readonly Route[], options: RouterOptions): Reque
     };
     if (path.startsWith("/v1/")) return void answer().catch(fail);
     context.operationName = "docs";
-    admission.setAddressLimits(context);
-    refuseDuplicates(request.rawHeaders); // admission does it for all other paths
+    admission.setAddressHeaders(context);
     pages(request, response, (error?: unknown) => {
       if (error) return next(error);
       context.operationName = "unknown";
@@ -203,7 +202,7 @@ function answerError({ admission, onError }: RouterOptions): ErrorRequestHandler
   return (thrown, request, response, _next) => {
     const context = contextOf(response);
     // Something went wrong before the caller was known.
-    if (context.limitHeaders.length === 0) admission.setAddressLimits(context);
+    if (context.limitHeaders.length === 0) admission.setAddressHeaders(context);
     const error = writeError(request, response, thrown);
     context.errorCode = error.code;
     onError(error, context);

@@ -34,7 +34,7 @@ export class Windows {
    * unknown.
    */
   #lostAt = 0;
-  /** Number of the latest request that was answered for `learn`, with headers of the windows or not. */
+  /** Number of the latest request whose answer was given to `learn`, with headers of the windows or not. */
   #latestTold = 0;
   #latestMs = Number.NEGATIVE_INFINITY;
   #probe = { number: 0, sentMs: 0 };

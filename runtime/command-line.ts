@@ -22,7 +22,7 @@ const exitConfiguration = 78;
 export function createCommand(script: string, description: string, settings: SettingsShape): Command {
   return new Command(calledAs(script))
     .description(description)
-    .version(packageVersion())
+    .version(packageVersion)
     .exitOverride()
     .hook("preAction", () => {
       for (const line of mistypedNames(Object.keys(settings))) process.stderr.write(`${line}\n`);
@@ -70,10 +70,10 @@ function calledAs(script: string): string {
   return script === "start" ? "npm start --" : `npm run ${script} --`;
 }
 
-/** The version of this package, as operators know it. */
-export function packageVersion(): string {
-  return JSON.parse(readFileSync(nodeModule.findPackageJSON(import.meta.url)!, "utf8")).version;
-}
+/** The version of this package, read before its files may be replaced by those of another one. */
+export const packageVersion: string = JSON.parse(
+  readFileSync(nodeModule.findPackageJSON(import.meta.url)!, "utf8"),
+).version;
 
 /** Prints a fault and ends the process: one line where an operator can mend it, the stack for a bug. */
 function exitWith(error: unknown): never {

@@ -3,7 +3,7 @@ import { constants, fstatSync, openSync, writeSync } from "node:fs";
 import type { Registry } from "prom-client";
 import { counter } from "./metrics.ts";
 
-/** For lines that are not written yet: about 30,000, more than a second of the highest load. */
+/** Room for unwritten lines: about 30,000, more than a second of the highest load. */
 const maxUnwrittenBytes = 8 * 1024 * 1024;
 
 /** What a pipe takes whole or not at all (PIPE_BUF of Linux), so processes that share one do not mix lines. */

@@ -5,7 +5,7 @@ import { invariantFailures } from "./invariant.ts";
 type Labels = Readonly<Record<string, string | number>>;
 
 export interface MetricOptions {
-  /** Of the metric, with its unit: `gateway_check_duration_seconds`. */
+  /** The name of the metric, with its unit: `gateway_check_duration_seconds`. */
   readonly name: string;
   readonly help: string;
   readonly registry: Registry;

@@ -95,7 +95,7 @@ export async function runProcess(start: () => Promise<RunningProcess>): Promise<
   running.join();
   hasJoined = true;
   // At any LOG_LEVEL: other processes wait for it.
-  log.child({}, { level: "info" }).info({ ...running.addresses, version: packageVersion() }, "ready");
+  log.child({}, { level: "info" }).info({ ...running.addresses, version: packageVersion }, "ready");
   if (process.connected) process.send!(running.addresses);
 }
 

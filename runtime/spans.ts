@@ -18,8 +18,8 @@ export type Traceparent = string | undefined;
 /** Makes this system's spans. */
 export const tracer = trace.getTracer("petstore");
 
-export const clientCall: SpanOptions = { kind: SpanKind.CLIENT, attributes: { "rpc.system": "grpc" } };
-export const serverCall: SpanOptions = { kind: SpanKind.SERVER, attributes: { "rpc.system": "grpc" } };
+export const clientSpan: SpanOptions = { kind: SpanKind.CLIENT, attributes: { "rpc.system": "grpc" } };
+export const serverSpan: SpanOptions = { kind: SpanKind.SERVER, attributes: { "rpc.system": "grpc" } };
 
 /** Runs work in a span of its own, which ends with the work. */
 export function inSpan<T>(

@@ -7,7 +7,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { join } from "node:path";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, isWellFormed, ownKeyHasher, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { createKeyStore } from "../../gateway/accounts/keys/key-store.ts";
@@ -166,7 +166,7 @@ async function prepareStock(url: string): Promise<void> {
  * next start. A kept key that works no more, because it was rotated or made under another pepper, is replaced.
  */
 async function prepareKeys(url: string, pepper: string, env: string): Promise<DemoKeys> {
-  await migrateDatabase(url, "gateway", keyMigrations);
+  await migrateDatabase(url, "gateway", gatewayMigrations);
   const db = openDatabase(url);
   try {
     const kept = readKeys();

@@ -10,7 +10,7 @@ export function overLimit(decision: Decision, { headers, ...options }: ApiErrorO
   });
 }
 
-/** For a request that needs what cannot be reached, or whose account uses its whole share of it: try again soon. */
+/** What the request needs cannot be reached, or its account uses its whole share of that: try again soon. */
 export function unavailable(cause: unknown): ApiError {
   return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
 }

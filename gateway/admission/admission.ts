@@ -6,15 +6,15 @@ import type { PlanName } from "../accounts/keys/plans.ts";
 import type { Principal, Scope } from "../accounts/keys/principal.ts";
 import { ApiError } from "../http/api-error.ts";
 import { peerAddress } from "../http/client-address.ts";
-import { bearerToken } from "../http/request.ts";
+import { bearerToken, refuseDuplicates } from "../http/request.ts";
 import type { HeaderList, RequestContext } from "../http/request-context.ts";
 import {
+  bannedWindows,
   bindingWindow,
   type Decision,
   type Limiter,
   limitHeaders,
   retryAfter,
-  untilBanEnds,
   type Window,
 } from "../limits/windows.ts";
 import type { AccountGuard } from "./account-guard.ts";
@@ -25,7 +25,7 @@ import type { Strikes } from "./strikes.ts";
 export interface AdmissionOptions {
   readonly authenticator: Pick<Authenticator, "remembered" | "authenticate">;
   /** Gets the caller of every request with a valid key, and what became of it. */
-  readonly onUse: (principal: Principal, use: Use) => void;
+  readonly onUse: (principal: Principal, outcome: ChargeOutcome) => void;
   /** Counts the requests of accounts. */
   readonly limiter: Limiter;
   readonly windowsFor: (principal: Principal) => readonly Window[];
@@ -42,7 +42,7 @@ export interface AdmissionOptions {
 }
 
 /** A request with a valid key is charged to its account, refused by a spent window or a ban, or not charged at all. */
-export type Use = "charged" | "refused" | "uncharged";
+export type ChargeOutcome = "charged" | "refused" | "uncharged";
 
 /** What an operation asks of its callers. */
 export interface OperationAccess {
@@ -92,7 +92,7 @@ export interface Admission {
    */
   readonly admitDocs: (request: IncomingMessage, context: RequestContext) => Promise<void>;
   /** Sets the limit headers of the address, for what needs no key, or fails before it is known whose key it is. */
-  readonly setAddressLimits: (context: RequestContext) => void;
+  readonly setAddressHeaders: (context: RequestContext) => void;
   /** The limit headers of an address, without a charge. */
   readonly limitHeadersOf: (address: string) => HeaderList;
 }
@@ -103,7 +103,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   const guard = new AddressGuard("without a valid key", options.addressGuardPerMinute, now);
   const docsGuard = new AddressGuard("for documents", docsPerMinute, now);
 
-  const setAddressLimits = (context: RequestContext) => {
+  const setAddressHeaders = (context: RequestContext) => {
     context.limitHeaders = guard.limitHeadersOf(context.clientAddress);
   };
 
@@ -182,7 +182,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     try {
       context.principal = authenticator.remembered(context.token) ?? (await lookUp(context.token));
     } catch (cause) {
-      setAddressLimits(context);
+      setAddressHeaders(context);
       throw cause instanceof ApiError ? cause : unavailable(cause);
     }
   }
@@ -198,10 +198,11 @@ export function createAdmission(options: AdmissionOptions): Admission {
     await showLimits(context, context.principal!);
   }
 
-  async function admitDocs({ socket }: IncomingMessage, context: RequestContext) {
+  async function admitDocs({ socket, rawHeaders }: IncomingMessage, context: RequestContext) {
     const decision = docsGuard.charge(context.clientAddress);
     if (!decision.admitted) throw refuseAddress(socket, context, docsGuard, decision);
     context.limitHeaders = limitHeaders(docsGuard.windows, decision);
+    refuseDuplicates(rawHeaders);
   }
 
   /** Finds the caller of a key that this gateway does not remember. @throws ApiError invalid_api_key */
@@ -214,7 +215,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Charges the address of a request without a valid key. @returns the error that answers the request */
   function refuseUnidentified({ socket }: IncomingMessage, context: RequestContext, cause: unknown): ApiError {
     if (!(cause instanceof ApiError)) {
-      setAddressLimits(context);
+      setAddressHeaders(context);
       return unavailable(cause);
     }
     const decision = guard.charge(context.clientAddress);
@@ -233,7 +234,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
 
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
     const current = limiter.readLocal(principal.accountId, windows);
-    const decision = untilBanEnds(current, principal.bannedUntilMs, now());
+    const decision = bannedWindows(current, principal.bannedUntilMs, now());
     context.limitHeaders = limitHeaders(windows, decision);
     onThrottled(principal.plan, "ban");
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
@@ -241,7 +242,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
 
   const { limitHeadersOf } = guard;
   const again = { reverifyKey, reverifyKeyAndBan, readmit };
-  return { admit, isKeyKnownGood, ...again, admitDocs, setAddressLimits, limitHeadersOf };
+  return { admit, isKeyKnownGood, ...again, admitDocs, setAddressHeaders, limitHeadersOf };
 }
 
 function mayUse({ scopes }: Principal, { scope }: OperationAccess): boolean {

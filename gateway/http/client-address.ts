@@ -31,7 +31,7 @@ export function clientAddressFinder(trustedProxies: readonly string[]): (request
     if (isIP(peer) === 0) return peer; // a Unix socket or a client that has left: no setting can trust it
     const address = withoutPort(proxyaddr(request, trust));
     // A copy: the counts of addresses keep it, and a part of the header would keep the whole header in memory.
-    return isIP(address) === 0 ? peer : copyOf(oneFormOf(address));
+    return isIP(address) === 0 ? peer : copyOf(unmapped(address));
   };
 }
 
@@ -49,9 +49,11 @@ function withoutPort(entry: string): string {
   return v6 ?? v4 ?? entry;
 }
 
-/** Gives an address one form: a proxy may write 192.0.2.1 as `::ffff:c000:201`, too. */
-function oneFormOf(address: string): string {
-  return ipaddr.isValid(address) ? ipaddr.process(address).toString() : address;
+/** Finds the IPv4 address in any form of an IPv6 one: a proxy may write 192.0.2.1 as `::ffff:c000:201`. */
+function unmapped(address: string): string {
+  if (!ipaddr.IPv6.isValid(address)) return address;
+  const parsed = ipaddr.IPv6.parse(address);
+  return parsed.isIPv4MappedAddress() ? parsed.toIPv4Address().toString() : address;
 }
 
 /** Drops the prefix that a dual-stack socket gives an IPv4 address. */

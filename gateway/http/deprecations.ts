@@ -15,7 +15,7 @@ export interface DeprecationNotice {
   readonly isGoneAfterSunset?: boolean;
 }
 
-/** By operationId. */
+/** Notices by operationId. */
 export type DeprecationNotices = Readonly<Record<string, DeprecationNotice>>;
 
 /** The announced end of an operation: the headers that tell it, and when the operation is gone. */

@@ -109,7 +109,7 @@ function collectBody(request: IncomingMessage): Promise<Buffer> {
   return promise;
 }
 
-/** Counts the line ends in a part of a chunked body, but not many more than may be. */
+/** Counts the line ends in a part of a chunked body, up to one too many. */
 export function lineEndsIn(part: Buffer): number {
   let count = 0;
   for (let at = part.indexOf(lineEnd); at !== -1 && count <= maxLineEnds; at = part.indexOf(lineEnd, at + 2)) count++;

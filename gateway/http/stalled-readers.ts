@@ -15,7 +15,7 @@ interface Handle {
 /**
  * Destroys connections whose client reads nothing. Ten times in `timeoutMs` it looks at all connections together, so a
  * request costs nothing; a connection with pending bytes of which the kernel took none in ten looks is destroyed. Looks
- * are counted, not time, so that a frozen process cuts off no reader when it goes on. It ends with the server.
+ * are counted, not time, so that a frozen process cuts off no reader when it goes on. The looks end with the server.
  *
  * @param sockets gives the open connections
  */

@@ -4,7 +4,7 @@ import { type Changed, type ChangeRequest, indexOfFailure } from "../../client/c
 import type { ChangeCaller } from "../../client/change-sender.ts";
 import { createInventoryClient, type InventoryChannelOptions, InventoryError } from "../../client/index.ts";
 import type { PastChange } from "../../client/past-changes.ts";
-import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
+import { activeTraceparent, clientSpan, inSpan } from "../../runtime/spans.ts";
 import type { ApiError } from "../http/api-error.ts";
 import type { AskedAdjustment } from "./input.ts";
 import type { StockSource } from "./list/load-list.ts";
@@ -19,7 +19,7 @@ export interface StockClientOptions extends InventoryChannelOptions {
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
 }
 
-/** The caller that updates are for, by the request that it has sent. */
+/** The caller that updates are for: the sender of one request. */
 export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"> {
   /** When its request was complete, by `performance.now()`: deadlines count from there, however long updates wait. */
   readonly completeMs: number;
@@ -79,7 +79,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
 
   /** Sends changes, and repeats those with a key for longer. */
   const applyChanges = (request: Omit<ChangeRequest, "traceparent">, { completeMs, ...caller }: UpdateCaller) =>
-    inSpan("ApplyChanges", clientCall, context.active(), async () => {
+    inSpan("ApplyChanges", clientSpan, context.active(), async () => {
       const endMs = request.idempotencyKey
         ? () => Math.min(completeMs + keyedTimeoutMs, Math.max(completeMs, endingSinceMs) + callTimeoutMs)
         : () => completeMs + callTimeoutMs;
@@ -115,7 +115,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
 
     history: async (petId, beforeRevision, limit) => {
       try {
-        return await inSpan("ListChanges", clientCall, context.active(), () =>
+        return await inSpan("ListChanges", clientSpan, context.active(), () =>
           client.history({ petId, beforeRevision, limit }),
         );
       } catch (error) {
@@ -140,7 +140,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
       const startedMs = performance.now();
       let isAnswered = false;
       try {
-        const changes = await inSpan("CheckInventory", clientCall, context.active(), () =>
+        const changes = await inSpan("CheckInventory", clientSpan, context.active(), () =>
           client.changesAfter(position, {
             maxChanges,
             traceparent: activeTraceparent(),

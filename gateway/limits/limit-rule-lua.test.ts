@@ -3,7 +3,7 @@ import type { Redis } from "ioredis";
 import { newAccountToday } from "../../test/support/accounts.ts";
 import { type RedisServer, startRedisServer } from "../../test/support/redis-server.ts";
 import { suiteStack } from "../../test/support/stack.ts";
-import { type CountReport, charge, indexAt, type KeptCounts, lengthsMs, phaseMsOf } from "./limit-rule.ts";
+import { type CountReport, indexAt, type KeptCounts, lengthsMs, mergeReport, phaseMsOf } from "./limit-rule.ts";
 import { answerOf, argumentsOf, chargeScript } from "./limit-rule-lua.ts";
 import { connectRedis } from "./redis-connection.ts";
 
@@ -54,7 +54,7 @@ test("the rule in Lua answers as the one in TypeScript: any reports, clock steps
         };
         const answer = await redis.chargeWindows(1, account, offsetMs, ...argumentsOf(report, phaseMs));
         expect(answer).toHaveLength(2 + 2 * lengthsMs.length);
-        expect(answerOf(answer, 0)).toEqual(charge(kept, indexes(answer[0]!), report));
+        expect(answerOf(answer, 0)).toEqual(mergeReport(kept, indexes(answer[0]!), report));
       }
     }),
     { numRuns: 60 },

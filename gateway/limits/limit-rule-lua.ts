@@ -1,11 +1,11 @@
 /**
- * `charge` of `limit-rule.ts` in Lua, for Redis: the same rule said twice, which the test beside this file compares.
+ * `mergeReport` of `limit-rule.ts` in Lua, for Redis: one rule said twice, which the test beside this file compares.
  */
 import { type ChargeAnswer, type CountReport, lengthsMs } from "./limit-rule.ts";
 
 /**
- * Merges the reports of one gateway about many accounts, as `charge` in `limit-rule.ts` does for one. It goes by the
- * clock of Redis.
+ * Merges the reports of one gateway about many accounts, as `mergeReport` in `limit-rule.ts` does for one. It goes by
+ * the clock of Redis.
  *
  * KEYS: one for each account.
  * ARGV: milliseconds to add to the clock (for tests); then for each account the name of the gateway's counts, the

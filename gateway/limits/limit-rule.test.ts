@@ -2,10 +2,10 @@ import fc from "fast-check";
 import {
   type ChargeAnswer,
   type CountReport,
-  charge,
   indexAt,
   type KeptCounts,
   lengthsMs,
+  mergeReport,
   phaseMsOf,
 } from "./limit-rule.ts";
 import { MemoryWindows } from "./memory-windows.ts";
@@ -57,7 +57,7 @@ class Deployment {
 
   execute(report: CountReport): ChargeAnswer {
     const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
-    return charge(this.redis, indexes, report);
+    return mergeReport(this.redis, indexes, report);
   }
 
   /** The replica catches up. */
@@ -112,7 +112,7 @@ class Deployment {
     const decision = memory.read(memory.countsOf(account), windows, 1);
     const shown = Math.min(...decision.states.map(({ remaining }) => remaining));
     const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
-    const next = charge(copyOf(this.redis), indexes, this.report(gateway, 1_000)).admittedCount;
+    const next = mergeReport(copyOf(this.redis), indexes, this.report(gateway, 1_000)).admittedCount;
     return { shown, next, isSpent: memory.isSpent(memory.countsOf(account), windows, 1) };
   }
 

@@ -1,7 +1,7 @@
 /**
  * The rule of the limits that gateways share, in TypeScript: windows that begin and end by the clock, and counts that
- * only grow. It reads no clock and does no I/O. `limit-rule-lua.ts` says its `charge` again for Redis, and the test
- * beside that file compares the two.
+ * only grow. It reads no clock and does no I/O. `limit-rule-lua.ts` says its `mergeReport` again for Redis, and the
+ * test beside that file compares the two.
  */
 import { crc32 } from "node:zlib";
 
@@ -37,8 +37,8 @@ export interface Count {
 }
 
 /**
- * What a gateway may still admit of a limit. With Redis: what `charge` would admit. Alone: this gateway's share of what
- * was left when it last heard. What it has admitted since is subtracted.
+ * What a gateway may still admit of a limit. With Redis: what `mergeReport` would admit. Alone: this gateway's share of
+ * what was left when it last heard. What it has admitted since is subtracted.
  *
  * @param sharers how many share what is left: 1 with Redis
  */
@@ -112,14 +112,14 @@ export interface ChargeAnswer {
  *
  * The total is the largest of three numbers, each of which lacks something after a loss of data. `newSum` lacks the
  * gateways that have not spoken since. `others + known` is what this gateway last heard of the others, with its own.
- * `highest` is the highest total that Redis has told any gateway, also one that is gone. It lacks what this gateway has
- * admitted without a call to Redis, so `alone` is added, as far as `charged` does not have it from an earlier report.
- * All else that this gateway has admitted may be in `highest` already: another gateway may have heard of a charge whose
- * answer to this one was lost. Adding it would count it twice.
+ * `highest` is the highest total that Redis has told any gateway, even a gateway that is gone. It lacks what this
+ * gateway has admitted without a call to Redis, so `alone` is added, as far as `charged` does not have it from an
+ * earlier report. All else that this gateway has admitted may be in `highest` already: another gateway may have heard
+ * of a charge whose answer to this one was lost. Adding it would count it twice.
  *
  * @param indexes of the windows that run now
  */
-export function charge(kept: KeptCounts, indexes: readonly number[], report: CountReport): ChargeAnswer {
+export function mergeReport(kept: KeptCounts, indexes: readonly number[], report: CountReport): ChargeAnswer {
   const { countsName, wanted, limits, counts } = report;
   const isNew = kept.totals.at(-1)?.index !== indexes.at(-1);
   const totals = isNew ? [] : kept.totals;

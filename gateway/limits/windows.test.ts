@@ -1,4 +1,4 @@
-import { bindingWindow, limitHeaders, retryAfter, secondsUntil, untilBanEnds, type Window } from "./windows.ts";
+import { bannedWindows, bindingWindow, limitHeaders, retryAfter, secondsUntil, type Window } from "./windows.ts";
 
 const minute: Window = { name: "minute", lengthSeconds: 60, limit: 3 };
 const day: Window = { name: "day", lengthSeconds: 86_400, limit: 5 };
@@ -46,24 +46,24 @@ describe("limit headers", () => {
 
   test("the headers have nothing left until the end of a ban", () => {
     const current = { admitted: true, states: [state(minute, 3, 60_000), state(day, 1, 86_400_000)], nowMs: 0 };
-    const decision = untilBanEnds(current, 300_000, 0);
+    const decision = bannedWindows(current, 300_000, 0);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "300" });
     expect(retryAfter(decision)).toBe("300");
   });
 
   test("the headers have nothing left until an exhausted window ends, when a ban ends before it", () => {
     const current = { admitted: true, states: [state(minute, 0, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
-    const decision = untilBanEnds(current, 300_000, 0);
+    const decision = bannedWindows(current, 300_000, 0);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Limit": "5", "X-RateLimit-Reset": "86400" });
     expect(retryAfter(decision)).toBe("86400");
   });
 
   test("a ban and the windows of its caller end by the clock of the ban", () => {
     const current = { admitted: true, states: [state(minute, 1, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
-    const decision = untilBanEnds(current, 300_000 + 90_000, 90_000); // the clock of Redis is 90 s behind
+    const decision = bannedWindows(current, 300_000 + 90_000, 90_000); // the clock of Redis is 90 s behind
     expect(decision.states.map(({ resetAtMs }) => resetAtMs)).toEqual([390_000, 86_490_000]);
     expect(retryAfter(decision)).toBe("86400");
-    expect(retryAfter(untilBanEnds({ ...current, states: [state(minute, 1, 60_000)] }, 390_000, 90_000))).toBe("300");
+    expect(retryAfter(bannedWindows({ ...current, states: [state(minute, 1, 60_000)] }, 390_000, 90_000))).toBe("300");
   });
 
   test("Retry-After is in whole seconds, rounded up, and at least one", () => {

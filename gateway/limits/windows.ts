@@ -143,7 +143,7 @@ function policyOf(windows: readonly Window[]): string {
  * @param untilMs the end of the ban, Unix milliseconds by the clock of gateways
  * @param nowMs the time by that clock, which the result goes by
  */
-export function untilBanEnds(current: WindowsNow, untilMs: number, nowMs: number): WindowsNow {
+export function bannedWindows(current: WindowsNow, untilMs: number, nowMs: number): WindowsNow {
   const aheadMs = nowMs - current.nowMs;
   const states = current.states.map((state) => ({
     ...state,

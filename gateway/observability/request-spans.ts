@@ -5,8 +5,8 @@ import { tracer } from "../../runtime/spans.ts";
 import { contextOf } from "../http/request-context.ts";
 
 /**
- * Runs the request in a span that goes on from the caller's `traceparent`. The header is replaced by that of the span,
- * so that a request which is passed through goes on from there.
+ * Runs the request in a span that continues the caller's trace. Its `traceparent` replaces the caller's, so that an
+ * upstream continues from this span.
  */
 export const traceRequest: RequestHandler = (request, response, next) => {
   const parent = propagation.extract(ROOT_CONTEXT, request.headers);

@@ -10,7 +10,7 @@ export interface ErrorHelp {
   readonly repeat: string;
 }
 
-/** In Markdown. */
+/** Texts in Markdown. */
 export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
   missing_api_key: {
     meaning: "The request has no `Authorization` header, or one of another scheme than `Bearer`.",

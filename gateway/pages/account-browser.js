@@ -2,7 +2,7 @@
 
 import { addressOf, forgetKey, keyOfTab, make, noKey, readKey, storeKey } from "../docs/shared.js";
 import { drawUsage } from "./plot.js";
-import { enableRotation, forgetNewKey } from "./rotation.js";
+import { enableRotation } from "./rotation.js";
 
 const limitsEveryMs = 10_000;
 const usageEveryMs = 60_000;
@@ -69,7 +69,7 @@ function use(given) {
   void openAccount(true);
 }
 
-/** Shows the account of a new key. @param isAsked whether the visitor has just given it and waits for the numbers */
+/** Shows the account of the present key. @param isAsked whether the visitor has just given it and waits for the numbers */
 async function openAccount(isAsked) {
   limits = usage = usageAtMs = undefined;
   element("account").hidden = true;
@@ -88,7 +88,6 @@ function forget(why) {
   element("account").hidden = element("plan").hidden = true;
   element("open").hidden = false;
   element("key-id").textContent = "";
-  if (element("rotate")) forgetNewKey();
   say(why);
   element("key").focus();
 }
@@ -225,7 +224,7 @@ function showUsage() {
   drawUsage(usage);
 }
 
-/** The limits are those of now, but the requests are not told: those of before stay. */
+/** The limits are new, but the requests could not be read: those shown before stay. */
 function showNoUsage() {
   if (usage) return;
   element("plot").ariaBusy = "false";

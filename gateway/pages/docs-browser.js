@@ -1,5 +1,5 @@
-// Makes the documentation page more comfortable: search, languages, copying, and requests. These go only to the API
-// beside the page: a browser lets a page read nothing from other origins.
+// Makes the documentation page more comfortable: search, languages, copying, and requests. The requests go only to the
+// API beside the page: a browser lets a page read nothing from other origins.
 import { enableSearch } from "./search.js";
 import { addCopyButton, addressOf, forgetKey, keyOfTab, make, noKey, readKey, storeKey } from "./shared.js";
 

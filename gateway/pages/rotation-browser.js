@@ -43,7 +43,7 @@ export function enableRotation({ ask, use, showTime }) {
   });
 }
 
-export function forgetNewKey() {
+function forgetNewKey() {
   element("new-key").textContent = "";
   element("rotated").hidden = true;
   element("forget").hidden = false;

@@ -196,7 +196,7 @@ export class Exchange {
     this.#end(error);
   }
 
-  /** An error tells of the upstream, too: a caller whose key is not good any more gets the error of that instead. */
+  /** An error tells of the upstream, too: a caller whose key is no longer good gets the error of the key instead. */
   #end(error: ApiError): void {
     const { response, next, reverifyKeyAndBan } = this.#options;
     this.#close();

@@ -1,4 +1,4 @@
-/** Opens what `stock import` reads, and finds the lines that cannot be imported. */
+/** Finds what `stock import` reads, and finds the lines that cannot be imported. */
 import { createWriteStream } from "node:fs";
 import { mkdtempDisposable, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -19,8 +19,8 @@ export interface Source {
   readonly name: string;
 }
 
-/** Opens a file, or `-` for standard input, which goes into a temporary file because an import reads it twice. */
-export async function openSource(file: string, stack: AsyncDisposableStack): Promise<Source> {
+/** Finds a file, or saves standard input (`-`) in a temporary one, because an import reads it twice. */
+export async function findSource(file: string, stack: AsyncDisposableStack): Promise<Source> {
   if (file === "-") {
     const folder = stack.use(await mkdtempDisposable(join(tmpdir(), "stock-")));
     const path = join(folder.path, "input");

@@ -21,7 +21,7 @@ import { stockMigrations } from "../stock/stock-migrations.ts";
 import { StockStore } from "../stock/stock-store.ts";
 import { type Format, fileHead, formatOf, formats, generated, toText } from "./entries.ts";
 import { historyTable } from "./history-table.ts";
-import { entriesOf, openSource, printBadLines } from "./import-source.ts";
+import { entriesOf, findSource, printBadLines } from "./import-source.ts";
 import { createProgress } from "./progress.ts";
 import { readWholeStock } from "./whole-stock.ts";
 
@@ -141,7 +141,7 @@ program
       let entries = generated(options.generate ?? 0);
       if (file !== undefined) {
         const format = chosenFormat(file === "-" ? undefined : file, options.format, self);
-        const source = await openSource(file, stack);
+        const source = await findSource(file, stack);
         const bad = await printBadLines(source, format);
         if (bad > 0 && !options.skipBad) {
           throw new OperatorError(

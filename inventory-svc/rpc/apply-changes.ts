@@ -8,7 +8,7 @@ import type {
   ChangeGroup as WireGroup,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type Item, maxQuantity } from "../../proto/pet.ts";
-import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
+import { contextOfCaller, failSpan, inSpan, serverSpan } from "../../runtime/spans.ts";
 import type { Actor, Change, ChangeGroup, Outcome } from "../stock/change.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import { asRetryable, RpcError, toRpcError, toRpcStatus } from "./rpc-error.ts";
@@ -54,7 +54,7 @@ async function* applyGroups(
   const count = groups.reduce((sum, { changes }) => sum + Math.max(changes.length, 1), 0);
   if (count > maxMessageChanges) throw invalid("groups", `must have at most ${maxMessageChanges} changes`);
   const results = groups.map((group) =>
-    inSpan("ApplyChanges", serverCall, contextOfCaller(group.traceparent), (span) =>
+    inSpan("ApplyChanges", serverSpan, contextOfCaller(group.traceparent), (span) =>
       applyGroup(group, stream, deps, { caller, span, startedMs }),
     ),
   );

@@ -5,7 +5,7 @@ import type {
   InventoryItem as WireItem,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { ListedItem, Position } from "../../proto/pet.ts";
-import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
+import { contextOfCaller, inSpan, serverSpan } from "../../runtime/spans.ts";
 import type { Actor, Change } from "../stock/change.ts";
 import type { ChangeFeed } from "../stock/change-feed.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
@@ -64,7 +64,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
         async function* ({ traceparent, ...asked }) {
           let position: Position = asked;
           for (let more = true; more; ) {
-            const page = await inSpan("CheckInventory", serverCall, contextOfCaller(traceparent), () =>
+            const page = await inSpan("CheckInventory", serverSpan, contextOfCaller(traceparent), () =>
               store.changesAfter(position, entriesPerMessage),
             );
             if (page.kind === "reset") return yield { ...position, items: [], more: false, reset: true, floor: 0n };

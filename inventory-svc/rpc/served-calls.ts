@@ -7,14 +7,14 @@ import {
   type ServerUnaryCall,
   status,
 } from "@grpc/grpc-js";
-import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
+import { contextOfCaller, inSpan, serverSpan } from "../../runtime/spans.ts";
 import { QueueFullError } from "../stock/group-commit.ts";
 import { maxUntakenMs, readOneByOne, resetCall } from "./call-bounds.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
 
 /**
  * Gets every call at its end. Of a question stream it gets each question instead, and of ApplyChanges each change. It
- * does not get a list or a check whose caller has left the stream. `error` is undefined after a success.
+ * gets no list or check whose caller has left, and no watch left during a message. `error`: undefined after a success.
  */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 
@@ -30,7 +30,7 @@ export function wantedBy(call: ServerUnaryCall<unknown, unknown>): () => boolean
   return () => !call.cancelled && performance.now() < untilMs;
 }
 
-/** Makes a handler of a function that returns a promise. The call goes on from the `traceparent` in its metadata. */
+/** Makes a handler of a function that returns a promise. Its span continues the trace of its `traceparent`. */
 export function unary<Req, Res>(
   handle: (request: Req, call: ServerUnaryCall<Req, Res>) => Promise<Res>,
   onCall: OnCall,
@@ -51,7 +51,7 @@ export function unary<Req, Res>(
         throw error;
       }
     };
-    inSpan(path.slice(path.lastIndexOf("/") + 1), serverCall, parent, answer).then(
+    inSpan(path.slice(path.lastIndexOf("/") + 1), serverSpan, parent, answer).then(
       (response) => callback(null, response),
       (error: RpcError) => callback(toServiceError(error)),
     );

@@ -21,7 +21,7 @@ export function ledgerKeptMsOf(historyDays: number): number {
   return Math.max(historyDays * 24 * hourMs, repeatsKeptMs);
 }
 
-/** How long removed entries stay as tombstones: a reader that asks at least this often never has to list the stock. */
+/** How long removed entries stay as tombstones: a reader that asks at least this often never falls below the floor. */
 export const removalsKeptMs = 30 * 24 * hourMs;
 
 /** Rows of one step, and the pause after it: writers have to get in between, above all on SQLite. */

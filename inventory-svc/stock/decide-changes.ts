@@ -4,7 +4,7 @@ import type { Change, ChangeGroup, LedgerChange, OnceRecord, Origin, Outcome } f
 
 /** The result of a batch. */
 export interface BatchResult {
-  /** For each group, one for each change, in order. */
+  /** For each group, the outcomes of its changes, in order. */
   readonly outcomes: readonly (readonly Outcome[])[];
   /** The rows to write: the latest state of every entry that changed. */
   readonly rowsToWrite: readonly ListedItem[];

@@ -33,7 +33,7 @@ const maxKept = 64;
 export class ListFeed {
   readonly #store: Pick<StockStore, "position" | "rowsAfter">;
   readonly #limit: number;
-  /** By the petId that they follow, the latest last. */
+  /** Rows by the petId before them, the latest last. */
   readonly #kept = new Map<bigint | undefined, SharedRows>();
   #begun = 0;
   #running = 0;

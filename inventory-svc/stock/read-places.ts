@@ -20,7 +20,7 @@ export class ReadPlaces {
   readonly #maxWaiting: number;
   readonly #maxWaitMs: number;
   #running = 0;
-  /** Functions that give a place away, in the order of arrival. */
+  /** Functions that begin a waiting read, in the order of arrival. */
   readonly #waiting = new Set<() => void>();
 
   constructor({ maxRunning, maxWaiting = Number.POSITIVE_INFINITY, maxWaitMs = 2_000 }: ReadPlacesOptions) {

@@ -85,7 +85,7 @@ export const ledgerColumns = [
   "found_revision",
 ] as const;
 
-/** A change of the past, as the store reads it: a `PastChange` of the contract and of the client. */
+/** A change of the past, as `StockHistory` reads it: a `PastChange` of the contract and of the client. */
 export interface HistoryChange {
   readonly petId: bigint;
   /** The revision that it made. */

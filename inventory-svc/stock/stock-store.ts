@@ -215,7 +215,7 @@ export class StockStore {
    *
    * The head jumps to the database's time in microseconds, which no epoch reaches by counting. If it is past that time,
    * because the clock was wrong at an earlier restore, the time is added to it. In both cases the head moves further
-   * than changes can have moved it since the backup was made, or since the restore before. So no revision is
+   * than changes can have moved it since the backup was made, or since the previous restore. So no revision is
    * used twice, and a caller that knows an entry's revision from before the restore cannot mistake another state for
    * it. The exception: the database's clock is set back between two restores of one backup.
    *

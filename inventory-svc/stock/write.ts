@@ -4,7 +4,7 @@ import type { Knex } from "knex";
 import type { ListedItem, Position } from "../../proto/pet.ts";
 import { isRetryable } from "../../runtime/database/database-errors.ts";
 import { refuseWrongServer, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
-import { lostServerInUse } from "../../runtime/database/open.ts";
+import { wasServerLost } from "../../runtime/database/open.ts";
 import {
   clockMsSql,
   matchedRows,
@@ -45,7 +45,7 @@ interface WriteResult {
   readonly written: Written;
   /** The changes that were made, or happened once without an effect. */
   readonly ledgerChanges: readonly LedgerChange[];
-  /** Of the stock after the write; undefined when no request was wanted. */
+  /** The position of the stock after the write; undefined when no request was wanted. */
   readonly position?: Position;
 }
 
@@ -77,7 +77,7 @@ export async function writeInTransaction(
         : { written: new Map(wanted.map((request) => [request, []])), ledgerChanges: [] };
     } catch (error) {
       if (error instanceof OutcomeUnknownError || error instanceof InvariantError) throw error;
-      const mayRetry = (failures === 1 && lostServerInUse(error)) || isRetryable(error);
+      const mayRetry = (failures === 1 && wasServerLost(error)) || isRetryable(error);
       if (!mayRetry || failures === maxAttempts) throw new StockUnavailableError(error);
     }
   }

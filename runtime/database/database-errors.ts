@@ -76,7 +76,7 @@ export function provesUndone(error: unknown): boolean {
   return isRetryable(error) && !inDoubtCodes.has(code);
 }
 
-/** The name that a driver gives an error, such as `ER_DUP_ENTRY`; empty for an error of anything else. */
+/** The code of an error, such as `ER_DUP_ENTRY` of a driver; empty for one without. */
 export function codeOf(error: unknown): string {
   return (error as { code?: string }).code ?? "";
 }

@@ -221,11 +221,11 @@ function tidb(variables: Variables): Omit<Form, "form"> {
   };
 }
 
-function tableRisk({ name, engine, collation }: AlteredTable): string {
-  if (engine === null) {
+function tableRisk({ name, storageEngine, collation }: AlteredTable): string {
+  if (storageEngine === null) {
     return `the table ${name} takes texts for equal that are not (${collation}), so a request can be taken for another one: ALTER TABLE ${name} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`;
   }
-  return `the table ${name} has no transactions (${engine}), so updates can be lost or done by half: ALTER TABLE ${name} ENGINE = InnoDB`;
+  return `the table ${name} has no transactions (${storageEngine}), so updates can be lost or done by half: ALTER TABLE ${name} ENGINE = InnoDB`;
 }
 
 function durabilityRisks(variables: Variables): string[] {

@@ -80,7 +80,7 @@ const lostServers = new WeakSet<Error>();
  * True for the error of a query whose connection was open but leads to no server that can be used. Another attempt
  * takes a new connection, which may lead to another server.
  */
-export function lostServerInUse(error: unknown): boolean {
+export function wasServerLost(error: unknown): boolean {
   return lostServers.has(error as Error);
 }
 

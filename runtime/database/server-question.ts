@@ -9,11 +9,11 @@ export interface VariableRow {
 /** A table that is not as migrations make it: another storage engine keeps it, or its texts compare in another way. */
 export interface AlteredTable {
   readonly name: string;
-  readonly engine: string | null;
+  readonly storageEngine: string | null;
   readonly collation: string | null;
 }
 
-const readAlteredTables = `SELECT table_name AS name, engine AS engine, NULL AS collation FROM information_schema.tables \
+const readAlteredTables = `SELECT table_name AS name, engine AS storageEngine, NULL AS collation FROM information_schema.tables \
 WHERE table_schema = DATABASE() AND engine <> 'InnoDB' UNION ALL \
 SELECT table_name, NULL, collation_name FROM information_schema.columns WHERE table_schema = DATABASE() \
 AND table_name = 'stock_ledger' AND column_name = 'once_id' AND collation_name NOT LIKE '%bin'`;

@@ -48,7 +48,7 @@ const router = createRouter({
     admit: async (_request, context) => {
       context.principal = everyone;
     },
-    setAddressLimits: () => {},
+    setAddressHeaders: () => {},
   },
   pages: (_request, _response, next) => next(),
   clientAddress: (request) => request.socket.remoteAddress ?? "",

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { migrateDatabase } from "../../runtime/database/migrations.ts";
@@ -50,7 +50,7 @@ describe("a Galera cluster", () => {
     const [first, second] = galera.nodes;
     const rows = 3_500; // a node is behind while it applies a change of so many without a key
     await first!.query("CREATE DATABASE late_keys");
-    await migrateDatabase(first!.url("late_keys"), "gateway", keyMigrations);
+    await migrateDatabase(first!.url("late_keys"), "gateway", gatewayMigrations);
     await first!.query("CREATE TABLE late_keys.slow (a INT, b INT)");
     await first!.query(`INSERT INTO late_keys.slow SELECT seq, 0 FROM late_keys.seq_1_to_${rows}`, 20_000);
     await galera.settle();

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyStore } from "../../gateway/accounts/keys/key-store.ts";
 import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import type { Engine } from "../../runtime/database/engine.ts";
@@ -51,7 +51,7 @@ if (missing) console.warn(`Vitess cannot run ${missing}: skipped here.`);
   test("equal reads that wait at the same time get an answer each", async () => {
     const url = await createDatabaseOn(vitess.serverUrl);
     const patient = { ...databaseDefaults, poolMax: 1, silenceTimeoutMs: 60_000 };
-    await migrateDatabase(url, "gateway", keyMigrations);
+    await migrateDatabase(url, "gateway", gatewayMigrations);
     const stocks: OpenStock[] = [];
     for (let i = 0; i < 8; i++) stocks.push(await openMigratedStock(stack, url, patient));
     const sharedBy = async (read: (stock: OpenStock) => PromiseLike<unknown>) => {

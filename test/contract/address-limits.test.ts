@@ -84,6 +84,16 @@ describe("limits of addresses", () => {
     expect(await callApi(address, { path: "/docs/" })).toMatchObject({ status: 200 });
   }, 30_000);
 
+  test("a request for documents with two Host headers is charged like any other", async () => {
+    const { clock, address } = await openAccount(stack, system, {});
+    onTestClock(clock);
+    for (const remaining of [299, 298]) {
+      const refused = await sendToApi(address, "GET /docs/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+      expectError(refused, 400, "invalid_request");
+      expect(readLimits(refused, clock.now())).toMatchObject({ limit: 300, remaining });
+    }
+  });
+
   test.each([
     ["counts each client of a trusted proxy by itself", "127.0.0.1, 10.0.0.0/8", [1, 1, 0]],
     ["ignores the X-Forwarded-For of any other peer", "10.0.0.0/8", [1, 0, 0]],

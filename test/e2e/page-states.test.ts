@@ -66,6 +66,12 @@ test("a key that is refused leads to what to do, and a new key cannot be forgott
   await stored.waitFor();
   const forget = page.getByRole("button", { name: "Forget the key" });
   expect(await forget.isVisible()).toBe(false);
+
+  api.refusal = { status: 401, code: "invalid_api_key", message: "The API key is not valid." }; // the old one ended
+  await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))");
+  await help.waitFor();
+  expect(await page.locator("#new-key").textContent()).toBe("ps_test_new_key_1");
+  api.refusal = undefined;
   await stored.click();
   await forget.waitFor();
 });

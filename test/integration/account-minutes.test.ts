@@ -1,6 +1,6 @@
 import { inspect } from "node:util";
 import type { Knex } from "knex";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { createUsageStore, type UsageStore } from "../../gateway/accounts/usage/usage-store.ts";
@@ -34,7 +34,7 @@ describeEachDatabase("counts by account and minute", (url) => {
   };
   beforeAll(async () => {
     db = open();
-    await migrate(db, "gateway", keyMigrations, "up");
+    await migrate(db, "gateway", gatewayMigrations, "up");
     usage = createUsageStore(db);
   });
   beforeEach(async () => {

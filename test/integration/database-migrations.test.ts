@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Knex } from "knex";
 import type { Connection } from "mysql2/promise";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
@@ -104,7 +104,7 @@ describeEachDatabase("migrations", (url) => {
     const db = open();
     const both = await namesOf(db);
     await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
-    for (const step of stepsOf(keyMigrations).toReversed()) {
+    for (const step of stepsOf(gatewayMigrations).toReversed()) {
       const down = await command(bothIn(url()), "--down", "--only", "gateway");
       expect(down).toEqual({ code: 0, stdout: `gateway: down ${step}\n`, stderr: "" });
     }
@@ -387,7 +387,7 @@ describeEachDatabase("migrations", (url) => {
   test("the use of deprecated operations keeps its counts up and down, whatever statement failed", async () => {
     const db = open();
     const step = ["0003_deprecated_operations"];
-    const migrations = keyMigrations.slice(0, 3); // up to that step
+    const migrations = gatewayMigrations.slice(0, 3); // up to that step
     await migrate(db, "gateway", migrations, "up");
     await db("accounts").insert({ id: "acc_1", name: "a", plan: "free", created_at: 0 });
     const countsOf = async () =>

@@ -1,5 +1,5 @@
 import type { Connection } from "mysql2/promise";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { createKeyStore } from "../../gateway/accounts/keys/key-store.ts";
@@ -45,7 +45,7 @@ describe("a hostile database server", () => {
     for (const statement of hostile) await operator.query(statement);
     const db = open();
     await migrate(db, "inventory", stockMigrations, "up");
-    await migrate(db, "gateway", keyMigrations, "up");
+    await migrate(db, "gateway", gatewayMigrations, "up");
   });
 
   test("a database server with hostile defaults gets tables that have transactions", async () => {

@@ -1,5 +1,5 @@
 import type { Knex } from "knex";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, type StoredKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { type RotatedKey, rotateKey } from "../../gateway/accounts/keys/key-rotation.ts";
@@ -31,7 +31,7 @@ describeEachDatabase("the keys of a family", (url) => {
   const another = () => (isSqlite(db) ? db : open());
   beforeAll(async () => {
     db = open();
-    await migrate(db, "gateway", keyMigrations, "up");
+    await migrate(db, "gateway", gatewayMigrations, "up");
     store = createKeyStore(db, now);
     admin = createKeyAdmin(db, now);
   });

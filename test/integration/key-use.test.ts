@@ -1,4 +1,4 @@
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin, type IssuedKey } from "../../gateway/accounts/cli/key-admin.ts";
 import { createUsageStore } from "../../gateway/accounts/usage/usage-store.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
@@ -148,7 +148,7 @@ describe("a read-only server (MySQL/MariaDB)", () => {
     stack.defer(() => dropDatabase(url));
     const db = openDatabase(url, { ...databaseDefaults, poolMax: 3 });
     stack.defer(() => db.destroy());
-    await migrate(db, "gateway", keyMigrations, "up");
+    await migrate(db, "gateway", gatewayMigrations, "up");
     const { keyId } = await createKeyAdmin(db, Date.now).issue({
       account: "acme",
       ...newKey(),

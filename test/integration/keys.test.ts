@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { keyState } from "../../gateway/accounts/cli/key-records.ts";
 import { createKey, pepperFingerprint } from "../../gateway/accounts/keys/key-format.ts";
@@ -37,11 +37,12 @@ describeEachDatabase("keys", (url) => {
   const keyOf = async (keyId: string) => (await admin.list()).find((key) => key.keyId === keyId)!;
 
   test("the migrations of keys go down to an empty schema and up again", async () => {
-    const names = keyMigrations.map(({ name }) => name);
-    for (const name of names.toReversed()) expect(await migrate(db, "gateway", keyMigrations, "down")).toEqual([name]);
+    const names = gatewayMigrations.map(({ name }) => name);
+    for (const name of names.toReversed())
+      expect(await migrate(db, "gateway", gatewayMigrations, "down")).toEqual([name]);
     for (const table of ["deprecated_use", "api_keys", "accounts"]) expect(await db.schema.hasTable(table)).toBe(false);
-    expect(await migrate(db, "gateway", keyMigrations, "up")).toEqual(names);
-    expect(await migrate(db, "gateway", keyMigrations, "up")).toEqual([]);
+    expect(await migrate(db, "gateway", gatewayMigrations, "up")).toEqual(names);
+    expect(await migrate(db, "gateway", gatewayMigrations, "up")).toEqual([]);
     expect(await admin.list()).toEqual([]);
   });
 

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Knex } from "knex";
 import type { Connection } from "mysql2/promise";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, hashKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { createKeyStore } from "../../gateway/accounts/keys/key-store.ts";
@@ -34,7 +34,7 @@ describe("an old primary", () => {
     db = openDatabase(url);
     stack.defer(() => db.destroy());
     await migrate(db, "inventory", stockMigrations, "up");
-    await migrate(db, "gateway", keyMigrations, "up");
+    await migrate(db, "gateway", gatewayMigrations, "up");
     await createKeyAdmin(db, Date.now).issue({ account: "acme", ...storedKey(key, pepper) });
     operator = await connectMysql(url);
     stack.defer(() => operator.end());

@@ -44,10 +44,13 @@ export class ApiSender {
     const latestMs = limitMs + this.#world.lookUpMs + slackMs;
     const startedMs = nowMs();
     const answer = sendHttp(network, this.host, host.name, { leavesAfterMs: patienceMs, ...request, headers });
-    // A read may wait for a load of the list as well, which takes a time-out when its stream falls silent.
-    const loadMs = () => (request.method === "GET" && host.loadBeganMs > startedMs ? this.#world.timeoutMs : 0);
+    // A read may wait for a long answer as well, which takes a time-out when its stream falls silent.
+    const isLong = () => request.method === "GET" && host.longAnswerMs > startedMs;
     const watch = () => {
-      if (host.isDead || nowMs() - startedMs - (standstillMs() - before.standstillMs) < latestMs + loadMs()) {
+      if (
+        host.isDead ||
+        nowMs() - startedMs - (standstillMs() - before.standstillMs) < latestMs + (isLong() ? this.#world.timeoutMs : 0)
+      ) {
         stop = at(this.host, nowMs() + 500, watch);
         return;
       }

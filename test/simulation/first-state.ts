@@ -1,5 +1,5 @@
 /** What every run begins with. */
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
@@ -50,7 +50,7 @@ function makeFirstState(): Promise<FirstState> {
       const entry = { kind: "put", quantity: 50, status: "available" } as const;
       await new StockStore(stock).write(petsAtStart.map((petId) => ({ ...entry, petId })));
       await stock(ledgerTable).update({ made_at: Date.now() }); // SQLite has gone by the clock of the machine
-      const keys = await migrated("gateway", keyMigrations);
+      const keys = await migrated("gateway", gatewayMigrations);
       const admin = createKeyAdmin(keys, Date.now);
       const apiKeys = new Map<string, { id: string; key: string }>();
       let limitedAccount = "";

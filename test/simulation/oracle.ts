@@ -287,8 +287,12 @@ class Judge {
         // What a change has found that no commit shows is not known.
         if (makers.length === 0 && this.#hidesStates(state.at))
           makers = free.filter((change, place) => isPossible(change, place) && mayLeave(change, state));
-        // Of several that want the same, one that was not too late has made it.
-        const maker = makers.find((change) => this.#undone(change, state, changes).length === 0) ?? makers[0];
+        // Of several that want the same, one that breaks no promise with it has made it.
+        const faultsOf = (change: AskedChange) => [
+          ...this.#halves(change, state),
+          ...this.#undone(change, state, changes),
+        ];
+        const maker = makers.find((change) => faultsOf(change).length === 0) ?? makers[0];
         if (!maker) {
           this.#fail(
             `entry ${petId} has revision ${state.revision} (${state.quantity}) by no change that may have made it`,
@@ -296,8 +300,7 @@ class Judge {
           continue;
         }
         used.add(`${free.indexOf(maker)} ${era}`);
-        this.#judgeGroup(maker, state);
-        for (const fault of this.#undone(maker, state, changes)) this.#fail(fault);
+        for (const fault of faultsOf(maker)) this.#fail(fault);
       }
     }
   }
@@ -330,14 +333,12 @@ class Judge {
     return attempts.some((attempt) => attempt.callMs <= atMs && maySo(attempt));
   }
 
-  /** What is made all or none leaves no entry as it was. */
-  #judgeGroup({ group = [] }: AskedChange, state: Placed): void {
-    if (this.#hidesStates(state.at)) return;
+  /** What is made all or none leaves no entry as it was. @returns what it left */
+  #halves({ group = [] }: AskedChange, state: Placed): string[] {
+    if (this.#hidesStates(state.at)) return [];
     const { rows } = this.#commits[state.at]!;
     const missing = group.filter(({ petId }) => rows.every((row) => row.petId !== petId));
-    if (missing.length > 0) {
-      this.#fail(`entry ${state.petId} was adjusted at ${state.revision} without ${missing.map(({ petId }) => petId)}`);
-    }
+    return missing.map(({ petId }) => `entry ${state.petId} was adjusted at ${state.revision} without ${petId}`);
   }
 
   /** How often the stock was restored by then. What was lost with that may be done again. */

@@ -5,7 +5,7 @@
  * with its script, and a few lines for the others.
  */
 import { EventEmitter } from "node:events";
-import { charge, indexAt, type KeptCounts, lengthsMs } from "../../gateway/limits/limit-rule.ts";
+import { indexAt, type KeptCounts, lengthsMs, mergeReport } from "../../gateway/limits/limit-rule.ts";
 import { meet } from "./events.ts";
 import type { End, Network } from "./virtual-network.ts";
 import { currentHost, Host, note, nowMs } from "./virtual-time.ts";
@@ -102,7 +102,7 @@ export class RedisServer {
       });
       const kept = this.#get<KeptCounts>(key) ?? { totals: [], chargesByGateway: new Map() };
       const indexes = lengthsMs.map((lengthMs) => indexAt(nowUnixMs, phaseMs, lengthMs));
-      const { admittedCount, charges } = charge(kept, indexes, {
+      const { admittedCount, charges } = mergeReport(kept, indexes, {
         countsName: String(args[from]),
         wanted,
         limits: stated.map(({ limit }) => limit),

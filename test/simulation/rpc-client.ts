@@ -51,7 +51,7 @@ class ClientCall extends Readable {
     }
     const host = currentHost()!;
     note(`${host.name} opens ${method} ${id}`);
-    if (method === "listInventory") host.loadBeganMs = nowMs();
+    if (method === "listInventory") host.longAnswerMs = nowMs();
     channel.start(this);
   }
 
@@ -91,8 +91,11 @@ class ClientCall extends Readable {
     if (frame.kind === "metadata") {
       this.#unsent = [];
       this.emit("metadata", new Metadata());
-    } else if (frame.kind === "message") this.push(this.#definition.responseDeserialize(frame.bytes));
-    else if (frame.kind === "status") this.finish(frame.status);
+    } else if (frame.kind === "message") {
+      const message = this.#definition.responseDeserialize(frame.bytes);
+      if ((message as { more?: boolean } | undefined)?.more) currentHost()!.longAnswerMs = nowMs();
+      this.push(message);
+    } else if (frame.kind === "status") this.finish(frame.status);
     else if (frame.kind === "refused") this.refuse();
   }
 

@@ -19,8 +19,8 @@ export class Host {
   isDead = false;
   /** What is added to its clock of the day, in milliseconds. */
   skewMs = 0;
-  /** When it has last begun to load the list, or gone on with that. */
-  loadBeganMs = Number.NEGATIVE_INFINITY;
+  /** When it has last begun to load the list, or got a part of a long answer. */
+  longAnswerMs = Number.NEGATIVE_INFINITY;
   #frozenSinceMs: number | undefined;
   #frozenMs = 0;
   #deferred: Event[] = [];

@@ -1,5 +1,5 @@
 // The stores of keys on a database of its own, and the keys that a suite issues.
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin, type IssueRequest } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { createKeyStore } from "../../gateway/accounts/keys/key-store.ts";
@@ -18,7 +18,7 @@ export const newKey = (under = pepper) => storedKey(createKey("test", under), un
 export async function openKeyStores(stack: Stack, url: string, now: () => number) {
   const db = openDatabase(url);
   stack.defer(() => db.destroy());
-  await migrate(db, "gateway", keyMigrations, "up");
+  await migrate(db, "gateway", gatewayMigrations, "up");
   const store = createKeyStore(db, now);
   const admin = createKeyAdmin(db, now);
   return {

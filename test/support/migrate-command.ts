@@ -1,11 +1,11 @@
 // The command that migrates both schemas, and what it prints.
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
 import type { Migration } from "../../runtime/database/migrations.ts";
 import { runScript } from "./processes.ts";
 
 export const schemas = [
-  ["gateway", keyMigrations],
+  ["gateway", gatewayMigrations],
   ["inventory", stockMigrations],
 ] as const;
 export const stepsOf = (migrations: readonly Migration[]) => migrations.map(({ name }) => name);

@@ -1,6 +1,6 @@
 import { ChannelCredentials, type ServiceError, status } from "@grpc/grpc-js";
 import { startStandIn } from "../../deploy/local/stand-in.ts";
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin, type IssuedKey } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../../gateway/accounts/keys/plans.ts";
@@ -197,7 +197,7 @@ async function migrateToLater({ gateway, inventory }: System["databaseUrls"]): P
 async function openKeys(stack: AsyncDisposableStack, url: string): Promise<System["issueKey"]> {
   const db = openDatabase(url);
   stack.defer(() => db.destroy());
-  await migrate(db, "gateway", keyMigrations, "up");
+  await migrate(db, "gateway", gatewayMigrations, "up");
   const admin = createKeyAdmin(db, Date.now);
   let accounts = 0;
   return async function issueKey({ account, plan, limits, ...rest } = {}) {

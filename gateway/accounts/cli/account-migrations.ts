@@ -9,7 +9,7 @@ import { createTable, dropColumn, type Migration } from "../../../runtime/databa
  * Texts compare byte by byte on every database (`utf8mb4_bin`, SQLite's default), so `Acme` and `acme` are two
  * accounts.
  */
-export const keyMigrations: readonly Migration[] = [
+export const gatewayMigrations: readonly Migration[] = [
   {
     name: "0001_keys",
     drops: ["accounts", "api_keys", "deprecated_use"],

@@ -49,7 +49,7 @@ export async function readAccounts(db: Knex): Promise<Account[]> {
  * Finds the account of that name, or makes it. Several callers at once get the same one.
  *
  * @param plan of a new account, default `free`; an account that exists must be on it already
- * @param limits of the account's own, as in `changePlan`
+ * @param limits the account's own limits, as in `changePlan`
  * @throws AccountError `invalid_account`, `invalid_limits`, or `plan_differs` for another plan or other limits
  */
 export async function ensureAccount(
@@ -72,7 +72,7 @@ export async function ensureAccount(
 /**
  * Changes the plan of an account, which all its keys share.
  *
- * @param limits of the account's own: required for a plan whose accounts have limits of their own, else refused
+ * @param limits the account's own limits: required for a plan whose accounts have such, else refused
  * @throws AccountError `invalid_account`, `invalid_limits`, `unknown_account`
  */
 export async function changePlan(

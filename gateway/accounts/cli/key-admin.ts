@@ -49,7 +49,7 @@ export interface KeyAdmin {
   /**
    * Changes the plan of an account.
    *
-   * @param limits of the account's own: required for a plan whose accounts have limits of their own, else refused
+   * @param limits the account's own limits: required for a plan whose accounts have such, else refused
    * @throws AccountError `invalid_account`, `invalid_limits`, `unknown_account`
    */
   changePlan(account: string, plan: PlanName, limits?: AccountLimits | null): Promise<Account>;
@@ -89,7 +89,7 @@ export interface IssuedKey extends Account {
 }
 
 /**
- * @param db migrated with `keyMigrations`
+ * @param db migrated with `gatewayMigrations`
  * @param now Unix milliseconds
  */
 export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {

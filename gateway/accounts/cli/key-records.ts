@@ -20,7 +20,7 @@ export interface KeyRecord {
   /** The key that a rotation made in place of this one. */
   readonly replacedBy: string | null;
   readonly lastUsedAtMs: number | null;
-  /** Of the whole family; 0 without a ban, or after it was lifted. */
+  /** End of the ban of the whole family; 0 without one, or after it was lifted. */
   readonly bannedUntilMs: number;
   readonly bannedAtMs: number | null;
   /** Place of the latest ban on the ladder, from 1; 0 without one. */

@@ -13,7 +13,7 @@ import { createKeyStore } from "../keys/key-store.ts";
 import { checkPeppers, type Peppers, readPeppers } from "../keys/pepper.ts";
 import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../keys/plans.ts";
 import { defaultScopes, type Scope } from "../keys/principal.ts";
-import { keyMigrations } from "./account-migrations.ts";
+import { gatewayMigrations } from "./account-migrations.ts";
 import { describePlan } from "./account-store.ts";
 import { createKeyAdmin, type KeyAdmin } from "./key-admin.ts";
 import { parseDurationMs, parseFutureTimeMs, parseLimit, parseScopes, parseUsagePeriodMs } from "./key-arguments.ts";
@@ -207,7 +207,7 @@ async function withNewKey<T>(
 async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>, peppers?: Peppers): Promise<T> {
   const { GATEWAY_DATABASE_URL } = settings();
   return await blamingDatabase(keyDatabaseSetting, async () => {
-    await updateSchema(GATEWAY_DATABASE_URL, "gateway", keyMigrations);
+    await updateSchema(GATEWAY_DATABASE_URL, "gateway", gatewayMigrations);
     const db = openDatabase(GATEWAY_DATABASE_URL);
     try {
       if (peppers) await checkPeppers(peppers, createKeyStore(db, Date.now));

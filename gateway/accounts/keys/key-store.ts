@@ -38,7 +38,7 @@ export interface Ban {
 }
 
 /**
- * @param db migrated with `keyMigrations`
+ * @param db migrated with `gatewayMigrations`
  * @param now Unix milliseconds
  */
 export function createKeyStore(db: Knex, now: () => number): KeyStore {

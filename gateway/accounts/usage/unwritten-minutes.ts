@@ -16,7 +16,7 @@ interface Counts {
 
 /** Counts the requests of each account and minute in memory, until they are written. */
 export class UnwrittenMinutes {
-  /** By the start of the minute, then by account. */
+  /** Counts by the start of the minute, then by account. */
   readonly #minutes = new Map<number, Map<string, Counts>>();
   /** Accounts in all minutes. */
   #size = 0;

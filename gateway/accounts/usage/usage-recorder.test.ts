@@ -1,5 +1,5 @@
 import { pino } from "pino";
-import type { Use } from "../../admission/admission.ts";
+import type { ChargeOutcome } from "../../admission/admission.ts";
 import { UsageRecorder } from "./usage-recorder.ts";
 import type { AccountMinute, DeprecatedUse } from "./usage-store.ts";
 
@@ -62,7 +62,7 @@ function setUp() {
         deprecated.filter((use) => use.accountId === accountId).reduce((sum, { requests }) => sum + requests, 0),
     },
   });
-  const use = (accountId: string, times = 1, kind: Use = "charged") => {
+  const use = (accountId: string, times = 1, kind: ChargeOutcome = "charged") => {
     for (let i = 0; i < times; i++) recorder.used({ keyId: `key of ${accountId}`, accountId }, kind);
   };
   const useDeprecated = (accountId: string, operation = "getPet") => recorder.deprecatedUsed(accountId, operation);

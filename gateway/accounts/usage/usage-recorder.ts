@@ -1,6 +1,6 @@
 /** Records the use of keys and accounts in the background. */
 import type { Logger } from "../../../runtime/log.ts";
-import type { Use } from "../../admission/admission.ts";
+import type { ChargeOutcome } from "../../admission/admission.ts";
 import type { Principal } from "../keys/principal.ts";
 import { UnwrittenMinutes } from "./unwritten-minutes.ts";
 import type { DeprecatedUse, UsageStore, UseRange, UseStep } from "./usage-store.ts";
@@ -48,7 +48,7 @@ export class UsageRecorder {
   readonly #minutes = new UnwrittenMinutes();
   /** Unix milliseconds of the latest use of each key, by key id, until that use is written. */
   readonly #lastUse = new Map<string, number>();
-  /** By day, account and operation. */
+  /** Counts by day, account and operation. */
   #deprecatedUse = new Map<string, DeprecatedUse>();
   /** The write under way. */
   #writing: Promise<void> | undefined;
@@ -64,10 +64,10 @@ export class UsageRecorder {
   }
 
   /** Counts a request with a valid key. One that is not charged counts only as a use of its key. */
-  readonly used = ({ keyId, accountId }: Pick<Principal, "keyId" | "accountId">, use: Use): void => {
+  readonly used = ({ keyId, accountId }: Pick<Principal, "keyId" | "accountId">, outcome: ChargeOutcome): void => {
     const nowMs = this.#options.now();
     this.#lastUse.set(keyId, nowMs);
-    if (use !== "uncharged") this.#minutes.count(accountId, nowMs, use === "refused");
+    if (outcome !== "uncharged") this.#minutes.count(accountId, nowMs, outcome === "refused");
   };
 
   /** Counts a request to a deprecated operation. @param operation its OpenAPI operationId */

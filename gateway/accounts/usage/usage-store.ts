@@ -65,7 +65,7 @@ export interface AccountMinute {
 /** Keys in one transaction: on SQLite everything else waits while one is open. */
 const touchBatch = 100;
 
-/** @param db migrated with `keyMigrations` */
+/** @param db migrated with `gatewayMigrations` */
 export function createUsageStore(db: Knex): UsageStore {
   return {
     async touch(uses) {

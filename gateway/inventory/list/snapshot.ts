@@ -133,7 +133,7 @@ const deflated = new WeakMap<Buffer, Promise<DeflatedBlock>>();
 /** Neighbouring chunks that can be sent as one piece. A segment never changes; its pieces are made on demand. */
 class Segment {
   readonly chunks: readonly Chunk[];
-  /** Of the JSON, in bytes. */
+  /** Bytes of the JSON. */
   readonly length: number;
   #plain: Buffer | undefined;
   #deflated: DeflatedBlock | undefined;

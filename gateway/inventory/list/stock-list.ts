@@ -72,7 +72,7 @@ export class StockList {
     this.#deflations = new SharedRead(() => this.#deflate(), patience("the list was not compressed in time"));
   }
 
-  /** The list as the latest check left it, and when that was; undefined before the first one. For metrics. */
+  /** The list as the latest check left it, and when that was; undefined while there is none. For metrics. */
   get last(): { readonly snapshot: Snapshot; readonly checkedAtMs: number } | undefined {
     return this.#snapshot && { snapshot: this.#snapshot, checkedAtMs: this.#checkedAtMs };
   }

@@ -4521,10 +4521,10 @@ export const OperatorActor: MessageFns<OperatorActor> = {
 export type InventoryServiceService = typeof InventoryServiceService;
 export const InventoryServiceService = {
   /**
-   * Every entry, ordered by pet_id, in pages, and the removed ones among them that are not forgotten yet. Each page has
-   * the state of the moment when it was read, which is at or after `revision` of the first page. To follow the stock
-   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`. The first
-   * page has no items: it comes before the first entry is read.
+   * Every entry, and every removed one that is not forgotten yet, ordered by pet_id, in pages. Each page has the state
+   * of the moment when it was read, which is at or after `revision` of the first page. To follow the stock from there,
+   * read the changes after that revision. A stream that breaks is continued with `after_pet_id`. The first page has no
+   * items: it comes before the first entry is read.
    */
   listInventory: {
     path: "/petstore.inventory.v1.InventoryService/ListInventory" as const,
@@ -4553,9 +4553,9 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): CheckInventoryResponse => CheckInventoryResponse.decode(value),
   },
   /**
-   * What changes after a position, as it happens. The stream ends with a reset, or when the caller leaves or the server
-   * stops. To begin, list the inventory and watch from its position. To continue after a break, watch from the position
-   * of the last message. RESOURCE_EXHAUSTED when the server has its maximum number of watches.
+   * What changes after a position, as it happens. The stream ends with a reset or an error, or when the caller leaves or
+   * the server stops. To begin, list the inventory and watch from its position. To continue after a break, watch from
+   * the position of the last message. RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory: {
     path: "/petstore.inventory.v1.InventoryService/WatchInventory" as const,
@@ -4727,10 +4727,10 @@ export const InventoryServiceService = {
 
 export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
-   * Every entry, ordered by pet_id, in pages, and the removed ones among them that are not forgotten yet. Each page has
-   * the state of the moment when it was read, which is at or after `revision` of the first page. To follow the stock
-   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`. The first
-   * page has no items: it comes before the first entry is read.
+   * Every entry, and every removed one that is not forgotten yet, ordered by pet_id, in pages. Each page has the state
+   * of the moment when it was read, which is at or after `revision` of the first page. To follow the stock from there,
+   * read the changes after that revision. A stream that breaks is continued with `after_pet_id`. The first page has no
+   * items: it comes before the first entry is read.
    */
   listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse>;
   /**
@@ -4740,9 +4740,9 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    */
   checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse>;
   /**
-   * What changes after a position, as it happens. The stream ends with a reset, or when the caller leaves or the server
-   * stops. To begin, list the inventory and watch from its position. To continue after a break, watch from the position
-   * of the last message. RESOURCE_EXHAUSTED when the server has its maximum number of watches.
+   * What changes after a position, as it happens. The stream ends with a reset or an error, or when the caller leaves or
+   * the server stops. To begin, list the inventory and watch from its position. To continue after a break, watch from
+   * the position of the last message. RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory: handleServerStreamingCall<WatchInventoryRequest, WatchInventoryResponse>;
   /** One entry. NOT_FOUND when there is none. */
@@ -4808,10 +4808,10 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
 
 export interface InventoryServiceClient extends Client {
   /**
-   * Every entry, ordered by pet_id, in pages, and the removed ones among them that are not forgotten yet. Each page has
-   * the state of the moment when it was read, which is at or after `revision` of the first page. To follow the stock
-   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`. The first
-   * page has no items: it comes before the first entry is read.
+   * Every entry, and every removed one that is not forgotten yet, ordered by pet_id, in pages. Each page has the state
+   * of the moment when it was read, which is at or after `revision` of the first page. To follow the stock from there,
+   * read the changes after that revision. A stream that breaks is continued with `after_pet_id`. The first page has no
+   * items: it comes before the first entry is read.
    */
   listInventory(
     request: ListInventoryRequest,
@@ -4834,9 +4834,9 @@ export interface InventoryServiceClient extends Client {
     options?: Partial<CallOptions>,
   ): ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
   /**
-   * What changes after a position, as it happens. The stream ends with a reset, or when the caller leaves or the server
-   * stops. To begin, list the inventory and watch from its position. To continue after a break, watch from the position
-   * of the last message. RESOURCE_EXHAUSTED when the server has its maximum number of watches.
+   * What changes after a position, as it happens. The stream ends with a reset or an error, or when the caller leaves or
+   * the server stops. To begin, list the inventory and watch from its position. To continue after a break, watch from
+   * the position of the last message. RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory(
     request: WatchInventoryRequest,
