@@ -462,4 +462,11 @@ export const plantedFaults: readonly PlantedFault[] = [
     find: "          this.#position ??= position;",
     replace: "          this.#position = position;",
   },
+  {
+    promise: 4,
+    what: "a made-up key is looked up in the database",
+    file: "gateway/accounts/keys/authenticator.ts",
+    find: "    const keyHash = this.#ownKeyHash(token);\n",
+    replace: '    const keyHash = this.#ownKeyHash(token) ?? hash("sha256", token, "buffer");\n',
+  },
 ];

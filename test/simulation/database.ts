@@ -70,6 +70,8 @@ export class DatabaseServer {
   readonly random: Random;
   /** Called after each commit, before anybody learns of it. */
   onCommit: () => void = () => {};
+  /** Gets the rows of each read. */
+  onRead: (statement: Statement, rows: readonly Record<string, unknown>[]) => void = () => {};
   readonly #sessions = new Set<Session>();
   readonly #locks = new Map<string, { owner: Session; readonly waiting: ((has: boolean) => void)[] }>();
   /** Sessions that did not wait for the lock on the head, and those that they did not wait for. */
@@ -178,6 +180,7 @@ export class DatabaseServer {
     for (const row of rows) {
       for (const name of narrow) if (typeof row[name] === "bigint") row[name] = Number(row[name]);
     }
+    this.onRead({ sql, bindings }, rows);
     return rows;
   }
 

@@ -120,6 +120,10 @@ class System {
     useServices(network, names);
     this.#openStock(this.#start.stock);
     this.#keys = this.#openDatabase("keys", this.#start.keys, 0xd2);
+    this.#keys.onRead = ({ sql, bindings: [hash] }, [row]) => {
+      const isMissed = /`key_hash` = \?/.test(sql) && row?.id == null;
+      if (isMissed && (hash as Buffer).length > 0) this.fail("a key that was never made was looked up");
+    };
     this.#keys.sqlite
       .prepare("update accounts set per_minute = ? where id = ?")
       .run(this.#plan.limit, this.#start.limitedAccount);
