@@ -62,10 +62,12 @@ export class HttpCaller {
 
   /** Sends one request after the other until the run is over. */
   async run(): Promise<void> {
-    const { random, isOver, pauseMs } = this.#world;
+    const { random, isOver, pauseMs, revoked } = this.#world;
     while (!isOver()) {
       await this.#pause(random.chance(0.3) ? 1 : random.between(0, 2 * pauseMs));
-      await this.#act(random.weighted(kinds));
+      // A key that was revoked ends for requests that are held, too.
+      const isHeld = revoked.has(this.host.name) && random.chance(0.5);
+      await this.#act(isHeld ? "waitForEntry" : random.weighted(kinds));
     }
     if (!this.#repeat || random.chance(0.95)) return;
     await this.#pause(forgettingMs);
