@@ -173,7 +173,7 @@ export class Network {
         far.isOpen = !far.isClosed;
         if (far.isOpen) listener.accept(far as End<never>);
       });
-      if (back.isHeld) back.waiting.push(() => answer(nowMs()));
+      if (back.isHeld) back.waiting.push(() => answer(Math.max(nowMs(), arrivalMs)));
       else answer(arrivalMs);
     };
     if (there.isHeld) there.waiting.push(arrive);
