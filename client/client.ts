@@ -135,7 +135,6 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
 
     adjust: async (adjustment, options) => {
       const { requestId } = checkArguments(adjustment, "petId", "delta", "requestId", "reason");
-      // "undefined" would be one id for all adjustments
       const change = { ...checkAdjustment(adjustment), requestId: checkText("requestId", requestId) };
       const { replayed, ...item } = await applyOne(change, begin(options));
       return { item, replayed };
@@ -149,6 +148,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
         return { ...checkAdjustment(adjustment, `adjustments[${i}].`), expectedRevisions };
       });
       const changes = checkDifferent("adjustments", all);
+      // "undefined" would be one id for all batches
       const idempotencyKey = { key: checkText("requestId", requestId) };
       const changed = await applyAll({ changes, idempotencyKey, isAllOrNothing: true }, begin(options));
       const items = changed.map(({ replayed: _, ...item }) => item);

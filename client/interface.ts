@@ -9,7 +9,7 @@ import type { HistoryQuestion, PastChange } from "./past-changes.ts";
 import type { WatchEvent, WatchOptions } from "./watch.ts";
 
 export interface InventoryClientOptions extends InventoryChannelOptions {
-  /** Default deadline of each call but `watch`, and of each page of a list; 5,000 where none is given. */
+  /** Default deadline of calls but `apply` and `watch`, and of each page of a list; 5,000 if not set. */
   readonly timeoutMs?: number | undefined;
 }
 

@@ -127,8 +127,8 @@ export class Windows {
 
 /**
  * Whether an answer may have been overtaken: a window in it ends more than half its length before the known one, or
- * else has more left. Ends are not exact: their times are whole seconds, and during a ban every window is told to
- * end when the ban ends.
+ * ends near it with more left. Ends are not exact: their times are whole seconds, and during a ban no window is told to
+ * end before the ban.
  */
 function isOlder(told: ToldWindow, known: ToldWindow | undefined, nowMs: number): boolean {
   if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs) return false;

@@ -80,7 +80,7 @@ export function createSender({
       const { status, retryAfterMs = 0 } = outcome;
       failingSinceMs ??= nowMs;
       if (status === 429) limitMs = Math.max(limitMs, retryAfterMs);
-      // A patient request asks again before the end of a longer time: a limit may be raised, or an outage end early.
+      // A patient request cuts a longer `retryAfterMs` short: a limit may be raised, or an outage end early.
       const waitMs = Math.min(retryAfterMs, maxWaitMs) + pauseMs * (0.5 + Math.random() / 2);
       const isTooLong = retryAfterMs > maxWaitMs || nowMs + waitMs > failingSinceMs + limitMs + patienceMs;
       if (isTooLong && !isPatient) throw outcome;

@@ -60,7 +60,7 @@ const template = readFileSync(new URL("./openapi.yaml", import.meta.url), "utf8"
  * the table of errors that the gateway answers from.
  */
 export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
-  // The default bound on aliases is against hostile files; this one is our own.
+  // The default bound on aliases is against hostile files; this file is ours.
   const parsed = parse(template, { merge: true, maxAliasCount: -1 }) as OpenApiDocument;
   if (!options.hasKeyRotation) {
     delete parsed.paths["/keys/rotate"];

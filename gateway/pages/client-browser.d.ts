@@ -301,7 +301,7 @@ export interface InventoryApi {
     /**
      * The changes of an entry, the newest first, and who made them.
      *
-     * @param options `limit`: 1 to 100; default: 20. `before`: `next` of the page before
+     * @param options `limit`: 1 to 100; default: 20. `before`: `next` of the latest page
      */
     history(petId: bigint | number, options?: CallOptions & {
         readonly limit?: number;

@@ -277,8 +277,8 @@ class Windows {
 }
 /**
  * Whether an answer may have been overtaken: a window in it ends more than half its length before the known one, or
- * else has more left. Ends are not exact: their times are whole seconds, and during a ban every window is told to
- * end when the ban ends.
+ * ends near it with more left. Ends are not exact: their times are whole seconds, and during a ban no window is told to
+ * end before the ban.
  */
 function isOlder(told, known, nowMs) {
     if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs)
@@ -415,7 +415,7 @@ function createSender({ baseUrl, apiKey, fetch, pace, }) {
             failingSinceMs ??= nowMs;
             if (status === 429)
                 limitMs = Math.max(limitMs, retryAfterMs);
-            // A patient request asks again before the end of a longer time: a limit may be raised, or an outage end early.
+            // A patient request cuts a longer `retryAfterMs` short: a limit may be raised, or an outage end early.
             const waitMs = Math.min(retryAfterMs, maxWaitMs) + pauseMs * (0.5 + Math.random() / 2);
             const isTooLong = retryAfterMs > maxWaitMs || nowMs + waitMs > failingSinceMs + limitMs + patienceMs;
             if (isTooLong && !isPatient)

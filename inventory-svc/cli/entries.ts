@@ -26,7 +26,7 @@ export function formatOf(file: string): Format | undefined {
  *
  * No value of an entry has a line break, so a stray quote spoils only its own line.
  *
- * @param name that messages have for the file
+ * @param name of the file in messages
  * @throws OperatorError for a file of which no line can be read: it is UTF-16, or has no header
  */
 export async function* readLines(file: string, format: Format, name = file): AsyncGenerator<Line> {

@@ -58,7 +58,7 @@ const maxQuestionBytes = 128 * 1024;
 /** Maximum bytes of a message to the services of gRPC itself, which need no role: for health and reflection. */
 const maxOpenBytes = 4 * 1024;
 
-/** Refuses messages that are longer than any valid one: each call may keep one that is not whole. */
+/** Refuses messages that are longer than any valid one: each call may hold an incomplete one. */
 const refuseLong = forEachCall((call, { path }) => {
   if (path.startsWith("/grpc.")) call.decoder.maxReadMessageLength = maxOpenBytes;
   else if (path !== InventoryServiceService.applyChanges.path) call.decoder.maxReadMessageLength = maxQuestionBytes;
@@ -73,7 +73,7 @@ const maxArrivalMs = 15_000;
  */
 const endArrivals = forEachCall(({ stream }, { requestStream }) => {
   if (!requestStream) resetUnless("end", stream, maxArrivalMs);
-  // NO_ERROR lets the caller read its answers on (RFC 9113, section 8.1).
+  // With NO_ERROR the caller keeps its answers (RFC 9113, section 8.1).
   else stream.once("finish", () => resetUnless("end", stream, maxArrivalMs, constants.NGHTTP2_NO_ERROR));
 });
 

@@ -14,7 +14,8 @@ import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-err
 
 /**
  * Gets every call at its end. Of a question stream it gets each question instead, and of ApplyChanges each change. It
- * gets no list or check whose caller has left, and no watch left during a message. `error`: undefined after a success.
+ * gets no list or check that its caller has left, nor a watch left during a message. `error` is undefined after a
+ * success.
  */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 

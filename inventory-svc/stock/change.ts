@@ -18,7 +18,7 @@ interface AnyChange {
   readonly reason?: string | undefined;
 }
 
-/** A change that happens each time it is asked for. */
+/** A change that each request decides anew. */
 interface RepeatedChange extends AnyChange {
   readonly once?: undefined;
 }

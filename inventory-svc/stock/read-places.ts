@@ -5,7 +5,7 @@ import { StockUnavailableError, TooManyAtOnceError } from "./stock-errors.ts";
 export interface ReadPlacesOptions {
   /** Maximum reads at once. */
   readonly maxRunning: number;
-  /** Maximum reads that wait; by default those of all calls under way. */
+  /** Maximum reads that wait; by default any number. */
   readonly maxWaiting?: number;
   /** The longest wait for a place; by default as long as for a connection to the database. */
   readonly maxWaitMs?: number;

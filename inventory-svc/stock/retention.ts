@@ -93,7 +93,7 @@ export class Retention {
   async forgetRemovals(ageMs: number, limit: number): Promise<boolean> {
     const db = this.#db;
     const now = clockMsSql(db);
-    // Where a recent note has an earlier revision, the clock was behind when this one was made.
+    // An old note with a later revision than a recent one was made while the clock was behind.
     const noted = db("stock_times").whereRaw(
       `${now} - stock_times.noted_at > ? and not exists (select 1 from stock_times as recent
         where ${now} - recent.noted_at between 0 and ? and recent.revision < stock_times.revision)`,

@@ -62,7 +62,7 @@ const sameColumns = {
   made_at: "made_at",
 };
 
-/** The fingerprint of an adjustment without expected revisions is its delta; all others are hashes, and longer. */
+/** Ids without a space are those of adjustments. Their fingerprint is the delta, or with expected revisions longer. */
 const isPlainAdjustment = "request_id not like '% %' and length(fingerprint) <= 11";
 
 export const stockMigrations: readonly Migration[] = [

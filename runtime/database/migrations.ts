@@ -37,7 +37,7 @@ const statementTimeoutMs = 60 * 60_000;
 /** The schema has steps that this version does not know, so it can only stay as it is. */
 export class LaterSchemaError extends DatabaseStateError {}
 
-/** Migrates as `migrate` does, over a connection of its own that waits for long statements. Makes an SQLite file. */
+/** Migrates as `migrate` does, over a connection of its own that waits for long statements. Makes a missing file. */
 export async function migrateDatabase(
   url: string,
   schema: string,

@@ -97,7 +97,7 @@ export class PinnedBodies {
     }
   }
 
-  /** Counts out a reader. Does nothing for one that was cut off before. */
+  /** Stops counting a reader, unless it was cut off before. */
   #end(reader: Reader): void {
     const { accountId, pinned } = reader;
     const ofAccount = this.#accounts.get(accountId);
