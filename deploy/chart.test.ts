@@ -92,9 +92,10 @@ describe("the Helm chart", () => {
     const command = commandJob();
     const [migration] = all("default values", "Job");
     const podOf = ({ spec }: Manifest) => spec.template.spec;
-    const [{ name, image, command: program, args, env, envFrom, ...container }] = podOf(command).containers;
+    const [{ name, image, command: program, env, envFrom, volumeMounts, ...container }] = podOf(command).containers;
     const { containers, ...pod } = podOf(migration!);
-    expect(podOf(command)).toEqual({ ...pod, containers: expect.anything() });
+    const volumes = [{ name: "tmp", emptyDir: {} }];
+    expect(podOf(command)).toEqual({ ...pod, volumes, containers: expect.anything() });
     expect(containers[0]).toMatchObject(container);
     const [policy] = all("default values", "NetworkPolicy").filter(({ metadata }) => /command$/.test(metadata.name));
     expect(policy!.metadata.annotations).toBeUndefined(); // that of a hook would be gone after the installation

@@ -86,7 +86,7 @@ async function start(): Promise<RunningProcess> {
       })
     : ServerCredentials.createInsecure();
 
-  let isLeaving = false;
+  let phase: "starting" | "serving" | "draining" = "starting";
   const draining = new AbortController();
   const server = createRpcServer({
     handlers: inventoryHandlers({
@@ -111,8 +111,9 @@ async function start(): Promise<RunningProcess> {
       metrics: metrics.registry,
       log,
       checkReady: async () => {
-        if (isLeaving) throw new Error("draining");
+        if (phase === "draining") throw new Error(phase);
         await blamingDatabase(stockDatabaseSetting, () => store.ping());
+        if (phase === "starting") throw new Error(phase); // a stop would have no delay yet
         return risks.check();
       },
     }),
@@ -127,6 +128,7 @@ async function start(): Promise<RunningProcess> {
     addresses: { listen, admin: admin.address },
     untilReady: () => untilReady(() => blamingDatabase(stockDatabaseSetting, () => store.ping()), log, draining.signal),
     join: () => {
+      phase = "serving";
       server.setServing(true);
       stopCleanup = startCleanup({
         retention: new Retention(db),
@@ -139,7 +141,7 @@ async function start(): Promise<RunningProcess> {
       });
     },
     leave: () => {
-      isLeaving = true;
+      phase = "draining";
       server.setServing(false);
     },
     stop: async () => {

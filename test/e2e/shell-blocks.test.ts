@@ -126,13 +126,13 @@ test.each(others)("the block $name does the same in bash, dash and zsh", async (
   for (const program of called) expect(pasted[0]!.calls.join("\n")).toContain(program);
 });
 
-test("the log of the job for commands is waited for, and only a complete job is deleted", async () => {
+test("the pod of the job for commands is waited for, however late it is made", async () => {
   const { text } = blocks.find((block) => block.text.includes("apply -f command.yaml"))!;
   const folder = await newFolder("busy-cluster");
-  const kubectl = `${recorder}case $3 in logs) [ "$(grep -c logs "$CALLS")" = 2 ] ;; wait) false ;; esac\n`;
+  const kubectl = `${recorder}case $3 in wait) [ "$(grep -c wait "$CALLS")" = 2 ] ;; esac\n`;
   await writeFile(join(folder, "kubectl"), kubectl, { mode: 0o755 });
   const { calls } = await paste("bash", text, `${folder}:${process.env.PATH}`);
-  expect(calls.map((call) => call.split("\t")[3])).toEqual(["apply", "logs", "logs", "wait"]);
+  expect(calls.map((call) => call.split("\t")[3])).toEqual(["apply", "delete", "exec", "exec", "wait", "wait"]);
 });
 
 describe("requests", () => {
