@@ -170,7 +170,7 @@ export class ChangeSessions {
         this.#underWay -= 1;
         onLeft();
       }
-      this.#sendNext(); // late work leaves an idle session, too
+      this.#sendNext(); // the session of late work is idle now
     };
     const timer = setTimeout(leave, lateAfterMs);
     void work.then(leave);

@@ -1,5 +1,5 @@
 import { publishedPlans } from "./accounts/keys/plans.ts";
-import { AccountGuard, MemoryGuardLimiter, rotationLimit } from "./admission/account-guard.ts";
+import { AccountGuard, MemoryGuardPoints, rotationLimit } from "./admission/account-guard.ts";
 import { publishedBanRules } from "./admission/bans.ts";
 import { PinnedBodies } from "./inventory/list/pinned-bodies.ts";
 import { openApiDocument } from "./openapi/document.ts";
@@ -10,7 +10,7 @@ const unused = (): never => {
   throw new Error("a route was used");
 };
 
-const guard = new AccountGuard(rotationLimit, new MemoryGuardLimiter(rotationLimit), unused);
+const guard = new AccountGuard(rotationLimit, new MemoryGuardPoints(rotationLimit), unused);
 
 const deps: OperationDeps = {
   stock: {

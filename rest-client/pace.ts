@@ -15,8 +15,8 @@ const probeMs = 2_000;
 const noBan = { endsAtMs: 0, toldAt: 0 };
 
 /**
- * Tells when the next request may leave, so that the windows are not spent before they end. Pure: all times are
- * milliseconds of any one clock.
+ * Tells when the next request may leave, so that the windows are not spent before they end. It reads no clock: all
+ * times are milliseconds of one.
  *
  * Only answers tell what is left: a request that got none may not have reached the API. Each request whose attempt has
  * not ended counts as one less left, because its answer may come late.
@@ -38,7 +38,7 @@ export class Windows {
   #latestTold = 0;
   #latestMs = Number.NEGATIVE_INFINITY;
   #probe = { number: 0, sentMs: 0 };
-  /** The latest ban, and the count when it was told. A later request that gets no ban error ends the ban. */
+  /** The latest ban, and the count when it was told. `learn` of a later request ends it. */
   #ban = noBan;
 
   /** Time in ms until the next request may leave; 0 for at once. */

@@ -32,7 +32,7 @@ const utf8 = new TextEncoder();
 
 /**
  * Puts updates into as few requests as the API allows, in their order. An update that is too large by itself goes
- * alone, for the API to refuse. Each request has a key of its own, which a repeat of the same updates has again.
+ * alone, for the API to refuse. Each request has a key of its own: the same one for the same `idempotencyKey`.
  *
  * @throws TypeError for an update or a key that cannot be sent, and for two updates of one pet
  */

@@ -1,5 +1,5 @@
 import { RateLimiterRes } from "rate-limiter-flexible";
-import { AccountGuard, keyedUpdateLimit, MemoryGuardLimiter, ownAccountLimit, rotationLimit } from "./account-guard.ts";
+import { AccountGuard, keyedUpdateLimit, MemoryGuardPoints, ownAccountLimit, rotationLimit } from "./account-guard.ts";
 
 const { jest } = import.meta;
 const realNow = Date.now;
@@ -12,7 +12,7 @@ test("each guard of accounts counts in Redis under a name of its own below petst
 });
 
 test("a guard in memory counts on when the clock is set back, and names no wait above its window", async () => {
-  const guard = new AccountGuard(ownAccountLimit, new MemoryGuardLimiter(ownAccountLimit), () => {});
+  const guard = new AccountGuard(ownAccountLimit, new MemoryGuardPoints(ownAccountLimit), () => {});
   for (let i = 0; i < 58; i++) await guard.charge("a");
   jest.spyOn(Date, "now").mockImplementation(() => realNow() - 3_600_000);
   for (const [admitted, remaining] of [
@@ -28,7 +28,7 @@ test("a guard in memory counts on when the clock is set back, and names no wait 
 });
 
 test("every refusal of a guard names the end of its window, also while it is remembered", async () => {
-  const guard = new AccountGuard(keyedUpdateLimit(1), new MemoryGuardLimiter(keyedUpdateLimit(1)), () => {});
+  const guard = new AccountGuard(keyedUpdateLimit(1), new MemoryGuardPoints(keyedUpdateLimit(1)), () => {});
   expect(await guard.charge("a")).toMatchObject({ admitted: true });
   for (let refused = 0; refused < 3; refused++) {
     const { admitted, states, nowMs } = await guard.charge("a");
@@ -38,7 +38,7 @@ test("every refusal of a guard names the end of its window, also while it is rem
 });
 
 test("large requests at once that a guard in memory refuses take nothing from smaller ones", async () => {
-  const guard = new AccountGuard(keyedUpdateLimit(150), new MemoryGuardLimiter(keyedUpdateLimit(150)), () => {});
+  const guard = new AccountGuard(keyedUpdateLimit(150), new MemoryGuardPoints(keyedUpdateLimit(150)), () => {});
   const decisions = await Promise.all([100, 100, 50].map((cost) => guard.charge("a", cost)));
   expect(decisions.map(({ admitted }) => admitted)).toEqual([true, false, true]);
 });
@@ -52,7 +52,7 @@ test("an id with nothing left is refused for a minute without Redis, and never a
     [20_000, 19_999],
   ] as const) {
     charged.length = 0;
-    const limiter = new MemoryGuardLimiter(keyedUpdateLimit(1));
+    const limiter = new MemoryGuardPoints(keyedUpdateLimit(1));
     limiter.consume = async () => {
       charged.push(nowMs);
       throw new RateLimiterRes(0, leftMs, 2, false);

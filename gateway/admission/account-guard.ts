@@ -56,7 +56,7 @@ return { consumed, ttl > 0 and ttl or 1000 * ARGV[2] }
 `;
 
 /** A limiter with the rule of `guardScript`, in the memory of this process. */
-export class MemoryGuardLimiter extends RateLimiterMemory {
+export class MemoryGuardPoints extends RateLimiterMemory {
   /** Resolves when the charge before has been made: nothing may come between a look at the points and their charge. */
   #last: Promise<unknown> = Promise.resolve();
 

@@ -17,7 +17,7 @@ import {
   type GuardLimit,
   guardScript,
   keyedUpdateLimit,
-  MemoryGuardLimiter,
+  MemoryGuardPoints,
   ownAccountLimit,
   rotationLimit,
 } from "./account-guard.ts";
@@ -142,10 +142,10 @@ export function localState(options: SharedStateOptions): SharedState {
 /** @param limiterOf makes the limiter of a limit; `alone` is that in memory, which counts this gateway's share */
 function guardsOf(
   { gatewayCount, keyedUpdatesPerDay, onThrottled }: SharedStateOptions,
-  limiterOf: (limit: GuardLimit, alone: MemoryGuardLimiter) => MemoryGuardLimiter | RateLimiterRedis,
+  limiterOf: (limit: GuardLimit, alone: MemoryGuardPoints) => MemoryGuardPoints | RateLimiterRedis,
 ): SharedState["guards"] {
   const guard = (limit: GuardLimit) => {
-    const alone = new MemoryGuardLimiter({ ...limit, points: Math.ceil(limit.points / gatewayCount) });
+    const alone = new MemoryGuardPoints({ ...limit, points: Math.ceil(limit.points / gatewayCount) });
     return new AccountGuard(limit, limiterOf(limit, alone), onThrottled);
   };
   return {

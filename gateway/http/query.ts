@@ -4,7 +4,7 @@ import parseurl from "parseurl";
 import { ApiError } from "./api-error.ts";
 import { noneNamed } from "./request.ts";
 
-/** The longest query, in characters. 100 petIds need 2.3 KB; one as long as a whole head would take 1 ms to read. */
+/** The longest query, in characters. 100 petIds need 2.3 KB; a query as long as a head would take 1 ms. */
 const maxQuery = 4_096;
 
 /**

@@ -8,7 +8,7 @@ import {
   fileTypes,
   fixedFile,
   type HtmlPageOptions,
-  pageRouter,
+  htmlPageRouter,
   redirect,
   uplotFile,
 } from "./html-page-router.ts";
@@ -31,5 +31,5 @@ export function accountPage({ document, ...options }: AccountPageOptions): Route
     ["/account/rotation.js", fixedFile(fileTypes.js, browserFile("rotation-browser.js"))],
     ["/account/uplot.js", fixedFile(fileTypes.js, uplotFile("uPlot.iife.min.js"))],
   ]);
-  return pageRouter(files, options);
+  return htmlPageRouter(files, options);
 }

@@ -12,7 +12,7 @@ import {
   fileTypes,
   fixedFile,
   type HtmlPageOptions,
-  pageRouter,
+  htmlPageRouter,
   redirect,
   uplotFile,
 } from "./html-page-router.ts";
@@ -41,7 +41,7 @@ export function docsPage({ document, ...options }: DocsPageOptions): Router {
     ["/docs/search.js", fixedFile(fileTypes.js, browserFile("search-browser.js"))],
     ["/docs/shared.js", fixedFile(fileTypes.js, browserFile("shared-browser.js"))],
   ]);
-  return pageRouter(own, options, (request) => pathOf(request) !== "/" || isBrowser(request));
+  return htmlPageRouter(own, options, (request) => pathOf(request) !== "/" || isBrowser(request));
 }
 
 /** A paw. Browsers ask for it beside whatever they show, such as the document. */

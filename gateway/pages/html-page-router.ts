@@ -16,7 +16,7 @@ export interface HtmlPageOptions {
  *
  * @param isOurs whether to answer a request for a path of the table; by default every one is answered
  */
-export function pageRouter(
+export function htmlPageRouter(
   own: ReadonlyMap<string, RequestHandler>,
   { admit }: HtmlPageOptions,
   isOurs: (request: Request) => boolean = () => true,

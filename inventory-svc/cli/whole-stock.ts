@@ -5,7 +5,7 @@ import { ListFeed } from "../stock/list-feed.ts";
 import type { StockStore } from "../stock/stock-store.ts";
 
 /**
- * Reads every entry, a page at a time. Each page is of a moment of its own, so what has changed meanwhile follows.
+ * Reads every entry, a page at a time. Each page is of a moment of its own, so what has changed is read then.
  *
  * @param onRead gets how many entries there are so far
  * @returns the entries in the order of petId

@@ -62,7 +62,7 @@ const sameColumns = {
   made_at: "made_at",
 };
 
-/** Ids without a space are those of adjustments. Their fingerprint is the delta, or with expected revisions longer. */
+/** Ids without a space are those of adjustments. Their fingerprint is the delta, or with expected revisions a hash. */
 const isPlainAdjustment = "request_id not like '% %' and length(fingerprint) <= 11";
 
 export const stockMigrations: readonly Migration[] = [

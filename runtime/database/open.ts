@@ -104,7 +104,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
     let bytesAtHalf: number | undefined;
     stream.setTimeout(halfMs).on("timeout", () => {
       const { bytesRead } = stream;
-      // An answer that has arrived while this thread was busy, or got no time, is read before the immediate.
+      // An answer that has arrived while this thread was busy or frozen is read before the immediate.
       setImmediate(() => {
         if (stream.bytesRead !== bytesRead) return;
         // `connection.destroy()` would leave a query under way without an answer. The end of its stream does not.

@@ -4,7 +4,7 @@ import { RateLimiterRedis } from "rate-limiter-flexible";
 import {
   AccountGuard,
   keyedUpdateLimit,
-  MemoryGuardLimiter,
+  MemoryGuardPoints,
   ownAccountLimit,
 } from "../../gateway/admission/account-guard.ts";
 import { accountWindows } from "../../gateway/limits/windows.ts";
@@ -39,7 +39,7 @@ test.each(["redis", "memory"])(
     stack.defer(() => server.stop());
     const replica = startReplica(stack, server.url);
     await until(() => isCounting(replica));
-    const alone = new AccountGuard(keyedUpdateLimit(1_000), new MemoryGuardLimiter(keyedUpdateLimit(1_000)), () => {});
+    const alone = new AccountGuard(keyedUpdateLimit(1_000), new MemoryGuardPoints(keyedUpdateLimit(1_000)), () => {});
     const guard = kind === "redis" ? replica.guards.keyedUpdates : alone;
     const id = newName();
     await guard.charge(id, 950);

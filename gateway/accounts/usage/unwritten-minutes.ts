@@ -18,7 +18,7 @@ interface Counts {
 export class UnwrittenMinutes {
   /** Counts by the start of the minute, then by account. */
   readonly #minutes = new Map<number, Map<string, Counts>>();
-  /** Accounts in all minutes. */
+  /** Counts in all minutes. */
   #size = 0;
 
   /** @param nowMs Unix milliseconds */

@@ -42,7 +42,7 @@ export class PinnedBodies {
   readonly #accounts = new Map<string, AccountReaders>();
   readonly #pieces = new Pieces();
   #readers = 0;
-  /** The length of the longest body so far. It never falls: the end of a long body would cut off many readers. */
+  /** The length of the longest body so far. It never falls: a bound that falls would cut off many readers. */
   #longest = 0;
 
   /** @param maxBytes that may be taken in addition to twice the longest body: one reader alone is never cut off */

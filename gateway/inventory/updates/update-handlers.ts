@@ -63,7 +63,7 @@ export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHan
     const outcomes = await sendUpdates(options, updates, identityOf(response, idempotencyKey, updates), caller);
     const reused = outcomes.find((outcome) => outcome instanceof ApiError && outcome.code === "idempotency_key_reused");
     if (reused) throw reused;
-    // When the result of none is known, the answer is that of a single update.
+    // Where all failed with 5xx, the answer is that of a single update.
     if (outcomes.every((outcome) => outcome instanceof ApiError && outcome.status >= 500)) throw outcomes[0];
     const results = outcomes.map((outcome, i) => renderOutcome(updates[i]!.petId, outcome));
     writeJson(request, response, 200, `[${results.join(",")}]`, []);
