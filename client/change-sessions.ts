@@ -21,7 +21,7 @@ const messageChanges = 64;
 /** The longest wait for a service to accept a stream. */
 const openTimeoutMs = 5_000;
 
-/** Maximum changes without an outcome, which accounts share out. Those beyond the share of an account are refused. */
+/** Maximum changes without an outcome, split among accounts. Those beyond the share of an account are refused. */
 const maxInFlight = 10_000;
 
 /** A request that waits for its outcomes. */

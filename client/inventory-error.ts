@@ -59,8 +59,8 @@ export class InventoryError extends Error {
   }
 
   /**
-   * Whether a change may have happened although its call failed. The service never starts an update or an adjustment
-   * that it has not started by now; one that it has started may still commit, and a later change waits for it.
+   * Whether a change may have happened although its call failed. Once its caller has the error, the service starts no
+   * update or adjustment any more; one that it has started may still commit, and a later change waits for it.
    *
    * It tells nothing of a read. It goes by the reason alone: grpc-js and proxies make statuses of their own when a
    * stream is lost, and some of them read like a refusal.

@@ -156,7 +156,7 @@ function checkSignal(name: string, value: unknown): void {
   if (!(value instanceof AbortSignal)) throw invalid(`${name} must be an AbortSignal`);
 }
 
-/** The checks of arguments that are the same wherever they are taken, if they are there. */
+/** Checks by the name of an argument, the same in every call; an absent argument passes. */
 const optional: ReadonlyMap<string, (name: string, value: unknown) => void> = new Map(
   Object.entries({
     timeoutMs: checkNumber,

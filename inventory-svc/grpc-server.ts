@@ -30,7 +30,7 @@ const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
  */
 const maxMessageBytes = 2 * 1024 * 1024;
 
-/** Maximum calls under way on a connection: all watches that a service takes, and some. Clients queue the rest. */
+/** Maximum calls under way on a connection: all watches of a service, and some more. Clients queue the rest. */
 const maxStreams = 1_024;
 
 export interface RpcServerOptions {

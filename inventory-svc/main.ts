@@ -113,7 +113,7 @@ async function start(): Promise<RunningProcess> {
       checkReady: async () => {
         if (phase === "draining") throw new Error(phase);
         await blamingDatabase(stockDatabaseSetting, () => store.ping());
-        if (phase === "starting") throw new Error(phase); // a stop would have no delay yet
+        if (phase === "starting") throw new Error(phase); // until `join` a stop has no delay
         return risks.check();
       },
     }),

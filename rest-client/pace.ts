@@ -15,8 +15,8 @@ const probeMs = 2_000;
 const noBan = { endsAtMs: 0, toldAt: 0 };
 
 /**
- * Tells when the next request may leave, so that the windows are not spent before they end. It reads no clock: all
- * times are milliseconds of one.
+ * Tells when the next request may leave, so that the windows are not spent before they end. It reads no clock:
+ * callers pass the time in ms.
  *
  * Only answers tell what is left: a request that got none may not have reached the API. Each request whose attempt has
  * not ended counts as one less left, because its answer may come late.

@@ -70,7 +70,7 @@ function calledAs(script: string): string {
   return script === "start" ? "npm start --" : `npm run ${script} --`;
 }
 
-/** The version of this package, read before its files may be replaced by those of another one. */
+/** The version of this package, read before an update may replace its files. */
 export const packageVersion: string = JSON.parse(
   readFileSync(nodeModule.findPackageJSON(import.meta.url)!, "utf8"),
 ).version;

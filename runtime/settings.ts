@@ -96,7 +96,7 @@ export function textLike(pattern: string, error: string | ((issue: { readonly in
   return z.string().regex(new RegExp(`^(?:${pattern})$`), { error });
 }
 
-/** A whole number within bounds, both included and not negative. */
+/** A whole number from `min` to `max`, which are not negative. */
 export function integer(byDefault: number, min: number, max: number) {
   return textLike(wholeNumbers(min, max), `must be a whole number from ${min} to ${max}`)
     .default(String(byDefault))

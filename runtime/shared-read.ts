@@ -105,7 +105,7 @@ export class SharedRead<T> {
     }
     this.#setTimer(Math.max(nextMs, nowMs + tickMs));
     const error = this.#setback ?? lateError();
-    // Questions that have got the error stay so, whatever becomes of their read: a promise settles once.
+    // Questions that got the error keep it, whatever becomes of their read: a promise settles once.
     void inTurns(tooLate, answersPerTurn, ({ reject }) => reject(error));
   }
 }

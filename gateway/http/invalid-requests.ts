@@ -64,7 +64,7 @@ export function refusalHeaders(error: ApiError, id: string, limits: HeaderList, 
   return ["X-Request-Id", id, ...limits, ...error.headersAt(path)];
 }
 
-/** Writes a whole response, of which nothing has been written. It says that it is the last on its connection. */
+/** Writes a whole response where none has begun. It says that it is the last on its connection. */
 function answerRaw(socket: Socket, error: ApiError, headers: HeaderList): void {
   const length = String(Buffer.byteLength(error.body));
   const own = ["Content-Type", jsonType, "Content-Length", length, "Connection", "close"];

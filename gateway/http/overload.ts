@@ -32,8 +32,8 @@ export class Overload {
   /** Responses that are not over. */
   #open = 0;
   /**
-   * Open responses that wait for their reader, a change or the end of an outage, and not for this thread; counted once
-   * per turn of the event loop.
+   * Open responses that wait for others, as `countForOthers` finds them, and not for this thread; counted once per turn
+   * of the event loop.
    */
   #forOthers: number | undefined;
   readonly #leave = () => {
@@ -54,7 +54,7 @@ export class Overload {
    * more (docs/performance.md).
    *
    * @param countForOthers counts the open responses that do not wait for this thread: those of clients that read
-   *   slowly, and those that are held
+   *   slowly, and those of `waitsForOthers`
    * @returns false for a request that has to be refused
    */
   enter(response: ServerResponse, countForOthers: () => number): boolean {

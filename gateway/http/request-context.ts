@@ -46,7 +46,7 @@ export interface RequestContext {
   token: string;
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
-  /** True while the request waits for a change or for the end of an outage, so that it counts as no load. */
+  /** True for a held request, and for an update once it has waited in an outage: both count as no load. */
   waitsForOthers: boolean;
   /** True once the client has sent a lot more, or has ended its side: a long poll is then answered at once. */
   isHurried: boolean;
@@ -66,8 +66,7 @@ export function setContext(response: ServerResponse, context: RequestContext): v
 }
 
 /**
- * Whether a response waits for a change or the end of an outage, and not for this thread. False for one that has not
- * reached the router.
+ * Whether a response is held, or its update has waited in an outage. False for one that has not reached the router.
  */
 export function waitsForOthers(response: ServerResponse): boolean {
   return (response as WithContext)[contextKey]?.waitsForOthers ?? false;

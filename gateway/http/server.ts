@@ -190,7 +190,7 @@ class Connections {
     return this.#all.keys();
   }
 
-  /** Counts the responses that wait for others: for a client that reads slowly, or because they are held. */
+  /** Counts the responses that wait for others: those that have begun, and those of `waitsForOthers`. */
   countWaitingForOthers(): number {
     let count = 0;
     for (const { openResponse: open } of this.#all.values()) {

@@ -1,7 +1,7 @@
 /** Keeps callers from waiting for a Redis that does not answer. */
 import { inTime } from "../../runtime/event-loop.ts";
 
-/** Longest wait of requests for an answer. Only the first requests wait for it: then the breaker is open. */
+/** Longest wait of requests for an answer. Only the first requests wait so long: then the breaker is open. */
 export const answerTimeoutMs = 200;
 
 export interface BreakerOptions {

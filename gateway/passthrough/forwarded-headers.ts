@@ -98,7 +98,7 @@ function privateCacheControl(sent = ""): string {
   return ["private", ...kept, ...(kept.some((each) => saysHowLong.test(each)) ? [] : ["no-cache"])].join(", ");
 }
 
-/** Keeps the answers to two keys apart that one browser uses in turn. */
+/** Keeps apart the answers to two keys that share a browser. */
 function varyByKey(...sent: readonly ReturnType<ServerResponse["getHeader"]>[]): string {
   const all = sent.flat().filter(Boolean);
   const isByKey = /(^|,)\s*(\*|authorization)\s*(,|$)/i.test(all.join());

@@ -6,7 +6,7 @@ type Answer = Parameters<LookupFunction>[2];
 
 /**
  * Makes a look-up of one name that asks once for all who wait. Nothing can cancel a look-up: while the name service is
- * silent, each holds what waits for it in memory, and a thread that look-ups of other names need.
+ * silent, each takes a thread that other names need, and memory for what waits for it.
  *
  * @param timeoutMs after this time those who come later get an error at once, until the look-up ends
  */

@@ -5,7 +5,7 @@ import { ListFeed } from "../stock/list-feed.ts";
 import type { StockStore } from "../stock/stock-store.ts";
 
 /**
- * Reads every entry, a page at a time. Each page is of a moment of its own, so what has changed is read then.
+ * Reads every entry, a page at a time. Pages are of different moments, so later changes are read at the end.
  *
  * @param onRead gets how many entries there are so far
  * @returns the entries in the order of petId

@@ -13,8 +13,8 @@ import { maxUntakenMs, readOneByOne, resetCall } from "./call-bounds.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
 
 /**
- * Gets every call at its end. Of a question stream it gets each question instead, and of ApplyChanges each change. It
- * gets no list or check that its caller has left, nor a watch left during a message. `error` is undefined after a
+ * Gets every call at its end. Of a question stream it gets each question instead, and of ApplyChanges each change. No
+ * list or check that was broken off comes, nor a watch broken off within a message. `error` is undefined after a
  * success.
  */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;

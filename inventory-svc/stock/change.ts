@@ -18,7 +18,7 @@ interface AnyChange {
   readonly reason?: string | undefined;
 }
 
-/** A change that each request decides anew. */
+/** A change whose repeats are decided anew. */
 interface RepeatedChange extends AnyChange {
   readonly once?: undefined;
 }

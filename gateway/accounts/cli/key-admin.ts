@@ -75,7 +75,7 @@ export interface IssueRequest extends StoredKey {
   readonly account: string;
   /** Plan of a new account, default `free`; an account that exists must be on it already. */
   readonly plan?: PlanName | undefined;
-  /** Limits of a new account's own, as in `changePlan`. */
+  /** A new account's own limits, as in `changePlan`. */
   readonly limits?: AccountLimits | null | undefined;
   /** Default: `defaultScopes`. */
   readonly scopes?: readonly Scope[] | undefined;

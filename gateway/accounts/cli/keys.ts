@@ -149,7 +149,7 @@ function limitOption(flags: string, description: string): Option {
   return new Option(flags, `${description}, for the plan ${plans}`).argParser(parseLimit);
 }
 
-/** Reads limits of an account's own, which are given whole or not at all. */
+/** Reads an account's own limits: both or neither are given. */
 function readLimits({ perMinute, perDay }: PlanOptions, self: Command): AccountLimits | null {
   if (perMinute === undefined && perDay === undefined) return null;
   if (perMinute === undefined || perDay === undefined) {

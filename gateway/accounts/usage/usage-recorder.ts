@@ -63,7 +63,7 @@ export class UsageRecorder {
     this.#timer.unref();
   }
 
-  /** Counts a request with a valid key. One that is not charged counts only as a use of its key. */
+  /** Counts a request with a valid key. An uncharged one counts only as a use of its key. */
   readonly used = ({ keyId, accountId }: Pick<Principal, "keyId" | "accountId">, outcome: ChargeOutcome): void => {
     const nowMs = this.#options.now();
     this.#lastUse.set(keyId, nowMs);

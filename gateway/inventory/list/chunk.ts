@@ -189,7 +189,7 @@ export function entryEtag(revision: bigint): string {
   return `"r${revision}"`;
 }
 
-/** The JSON of InventoryItem. petId is written as an integer in full: JSON.stringify rounds 64-bit ones. */
+/** The JSON of InventoryItem. petId is written as an integer in full: JSON.stringify takes no bigint. */
 export function renderItem({ petId, quantity, status }: Omit<Item, "revision">): string {
   return `{"petId":${petId},"quantity":${quantity},"status":"${status}"}`;
 }

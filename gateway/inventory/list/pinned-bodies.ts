@@ -2,7 +2,7 @@
 import { lowerBound } from "./lower-bound.ts";
 import type { Body } from "./snapshot.ts";
 
-/** What a response under way costs beside its body: its request, its part of the connection, timers, in bytes. */
+/** Bytes that a response under way costs beside its body: its request, its part of the connection, timers. */
 const readerBytes = 32 * 1024;
 
 /** The share of the bound down to which a search cuts slow readers off: one search makes room for many new ones. */

@@ -158,8 +158,8 @@ export class StockList {
   /**
    * Checks the list.
    *
-   * @returns "more" after the first of many changes; "reset" with the old list let go, so that the load that follows
-   *   needs no memory beside it
+   * @returns "more" after the first of many changes; "reset" once the old list is dropped, so that memory never holds
+   *   two
    */
   async #checkOnce(): Promise<Snapshot | "reset" | "more"> {
     const whole = this.#snapshot;

@@ -21,8 +21,8 @@ const defaultLimit = 20;
 const maxLimit = 100;
 
 /**
- * Maximum histories that are read at a time, which accounts share out. They keep ten services busy, which read 2 at a
- * time each. A service lets 100 wait: what one account asks of many gateways must leave places there to others.
+ * Maximum histories that are read at a time, split among accounts. They keep ten services busy, which read 2 at a time
+ * each. A service lets 100 wait: however many gateways one account asks, others must find places there.
  */
 const maxReads = 20;
 

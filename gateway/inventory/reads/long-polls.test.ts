@@ -19,22 +19,29 @@ async function open(admission: Partial<LongPollsOptions["admission"]> = {}) {
   const always = { isKeyKnownGood: () => true, reverifyKeyAndBan: async () => {}, readmit: async () => {} };
   const requests = new LongPolls({ list, max: 1_000, admission: { ...always, ...admission } });
 
-  /** @returns what the wait of a request gives, after it has begun */
-  async function hold(seconds: number) {
+  /** @returns what the wait of a request gives */
+  function ask(seconds: number, prefetched?: Promise<unknown>) {
     const request = new IncomingMessage(new Socket());
     request.headers.prefer = `wait=${seconds}`;
     const response = new ServerResponse(request);
     const principal = { accountId: "a" };
     const clientAddress = "192.0.2.1";
-    const context = { arrivedMs: performance.now(), token: "", clientAddress, principal } as RequestContext;
+    const arrivedMs = performance.now();
+    const context = { arrivedMs, token: "", clientAddress, principal, prefetched } as RequestContext;
     setContext(response, context);
-    const count = requests.count;
     const applied = requests.holdUntilChange(request, response, {
       petId: undefined,
       isUnchanged: (snapshot) => isAt(snapshot, since),
     });
-    while (requests.count === count) await setImmediate();
     return { context, applied };
+  }
+
+  /** Asks, and returns once the request is held. */
+  async function hold(seconds: number) {
+    const count = requests.count;
+    const asked = ask(seconds);
+    while (requests.count === count) await setImmediate();
+    return asked;
   }
 
   /** Changes the entry, and gives the requests that wait some turns of the event loop. */
@@ -43,7 +50,7 @@ async function open(admission: Partial<LongPollsOptions["admission"]> = {}) {
     await list.readFresh();
     for (let turn = 0; turn < 10; turn++) await setImmediate();
   }
-  return { stock, requests, hold, change };
+  return { stock, list, requests, ask, hold, change };
 }
 
 test.each([[1], [250]])("a change lets all requests go on that wait for it: %i", async (count) => {
@@ -54,6 +61,16 @@ test.each([[1], [250]])("a change lets all requests go on that wait for it: %i",
   expect(requests.count).toBe(0);
   for (const { applied } of helds) expect(await applied).toEqual(["Preference-Applied", "wait=60"]);
   requests.close();
+});
+
+test("a change that was found after the check of a request is in its answer", async () => {
+  const { list, ask, change } = await open();
+  const prefetched = list.readFresh();
+  await prefetched;
+  await change();
+  const { context, applied } = ask(60, prefetched);
+  expect(await applied).toEqual(["Preference-Applied", "wait=60"]);
+  expect(await context.prefetched).toBe(list.last!.snapshot);
 });
 
 describe("held requests as time passes", () => {

@@ -97,7 +97,11 @@ export class LongPolls {
     return checked.then(() => {
       const snapshot = list.last?.snapshot;
       const leftMs = context.arrivedMs + seconds * 1_000 - performance.now();
-      if (response.destroyed || leftMs <= 0 || !snapshot || !awaited.isUnchanged(snapshot)) return applied;
+      if (response.destroyed || leftMs <= 0 || !snapshot) return applied;
+      if (!awaited.isUnchanged(snapshot)) {
+        context.prefetched = Promise.resolve(snapshot); // the check may be older, and show no change
+        return applied;
+      }
       if (context.isHurried || this.#isClosed || !this.#shares.take(context.principal!.accountId)) return [];
       context.prefetched = undefined;
       return this.#hold(request, response, awaited.petId, leftMs).then(async () => {
