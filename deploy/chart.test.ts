@@ -168,6 +168,7 @@ describe("the Helm chart", () => {
       ["a mount without a path", { migrate: { extraVolumeMounts: [{ name: "a" }] } }, "mountPath"],
       ["an address of the runbooks without a slash", { monitoring: { sources: "https://docs.example" } }, "sources"],
       ["an unknown role", { tls: { callers: { "spiffe://petstore/back-office": "root" } } }, "callers"],
+      ["certificates for less than an hour", { tls: { duration: "30m" } }, "duration"],
       ["a route without a host", { ingress: { className: "public" } }, "a route needs a host"],
     ])("helm rejects %s and names it", async (_, values, name) => {
       await expect(helm().render(values)).rejects.toThrow(new RegExp(`Error: [^]*\\b${name}\\b`));
