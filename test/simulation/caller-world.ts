@@ -30,6 +30,8 @@ export interface CallerWorld {
   readonly isServed: boolean;
   /** Whether what was recorded of changes is never lost. */
   readonly keepsRecords: boolean;
+  /** Whether no clock of the day is set. */
+  readonly hasTrueClocks: boolean;
   readonly changes: AskedChange[];
   readonly reads: Read[];
   /** The values of Idempotency-Key that callers have used. */

@@ -3,7 +3,7 @@ import { maxQuantity } from "../../proto/pet.ts";
 import { ApiSender, revocationMs } from "./api-sender.ts";
 import { type CallerWorld, movingPets, nextNumber } from "./caller-world.ts";
 import { meet } from "./events.ts";
-import { authorFault, type PastChange } from "./history-oracle.ts";
+import { authorFault, type PastChange, timeFault } from "./history-oracle.ts";
 import type { HttpAnswer, HttpRequest } from "./http-calls.ts";
 import type { AskedChange, Attempt, Read } from "./oracle.ts";
 import { at, type Host, nowMs } from "./virtual-time.ts";
@@ -228,7 +228,7 @@ export class HttpCaller {
 
   /** Reads what is kept of an entry's past, or a part of that, page by page. */
   async #readHistory(petId: number): Promise<void> {
-    const { random, fail, reads, timeoutMs } = this.#world;
+    const { random, fail, reads, timeoutMs, hasTrueClocks } = this.#world;
     const callMs = nowMs();
     const changes: PastChange[] = [];
     const limit = 1 + random.below(20);
@@ -241,7 +241,8 @@ export class HttpCaller {
       if (page.next !== null && page.changes.length !== limit) fail(`${path} has ${page.changes.length} before a next`);
       if (page.next !== null && page.next !== page.changes.at(-1)?.etag) fail(`${path} leads to ${page.next}`);
       for (const change of page.changes) {
-        const fault = authorFault(change, petId, this.#asked);
+        const fault =
+          authorFault(change, petId, this.#asked) ?? (hasTrueClocks ? timeFault(change, this.#asked) : undefined);
         if (fault) fail(`${path} shows ${JSON.stringify(change)}: ${fault}`);
       }
       changes.push(...page.changes);

@@ -1,9 +1,11 @@
 /** Judges the answers about the history of an entry. */
 import type { AskedChange, Read } from "./oracle.ts";
+import { nowMs, startOfDayClockMs } from "./virtual-time.ts";
 
 /** A change of an entry as the API shows it. */
 export interface PastChange {
   readonly etag: string;
+  readonly at: string;
   readonly kind: string;
   readonly quantityBefore: number | null;
   readonly quantityAfter: number | null;
@@ -74,4 +76,14 @@ export function authorFault(
       ? Number(quantityAfter) - Number(quantityBefore) === change.delta
       : quantityAfter === change.quantity;
   return isEffect ? undefined : `${requestId} with another effect`;
+}
+
+/** @returns why a change of the past was not made at its time: it is older than its request, or of the future */
+export function timeFault(
+  { at, requestId }: PastChange,
+  asked: ReadonlyMap<string, readonly AskedChange[]>,
+): string | undefined {
+  const atMs = Date.parse(at) - startOfDayClockMs;
+  const [first] = asked.get(requestId ?? "")?.flatMap(({ attempts }) => attempts) ?? [];
+  return atMs > nowMs() || (first && atMs < Math.floor(first.callMs)) ? `made at ${atMs}` : undefined;
 }

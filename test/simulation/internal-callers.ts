@@ -13,7 +13,7 @@ import { Host, note, nowMs, runIn } from "./virtual-time.ts";
  * reported every change.
  */
 export async function runWatch(name: string, world: CallerWorld): Promise<void> {
-  const { reads, isOver, latest, random } = world;
+  const { reads, isOver, latest, random, fail } = world;
   const host = new Host(name);
   await runIn(host, async () => {
     const client = createInventoryClient({ address: "services" });
@@ -37,9 +37,12 @@ export async function runWatch(name: string, world: CallerWorld): Promise<void> 
         }
         const onBreak = () => meet("a break of a watch");
         const listed = tagOf(latest()); // an entry may be as new as this
+        let mayEnd = false;
         for await (const event of client.watch(position!, { signal: ended.signal, onBreak })) {
-          if (event.kind === "reset") meet("a reset of a watch");
-          else {
+          if (event.kind === "reset") {
+            meet("a reset of a watch");
+            mayEnd = true;
+          } else {
             const read = { kind: "watch", status: 200, callMs: 0, returnMs: nowMs() } as const;
             const tag = tagOf(event.position);
             const changed = event.changed.map((item) => ({ ...toBody(item), etag: `"r${item.revision}"` }));
@@ -50,9 +53,11 @@ export async function runWatch(name: string, world: CallerWorld): Promise<void> 
             for (const item of event.changed) copy.set(item.petId, toBody(item));
             for (const petId of event.removed) copy.delete(petId);
             if (!isOlder(tag, listed)) reads.push({ ...read, kind: "list", tag, body: inOrder(copy) });
-            if (random.chance(0.05) && !isOver()) break;
+            mayEnd = random.chance(0.05) && !isOver();
+            if (mayEnd) break;
           }
         }
+        if (!mayEnd && !ended.signal.aborted) fail(`a watch of ${name} ended without a word`);
       }
     } catch (error) {
       if (!ended.signal.aborted) throw error;

@@ -20,6 +20,9 @@ export interface LimitRules {
 
 const minuteMs = 60_000;
 
+/** By how much the end that a caller is told may differ from that of its window, the way of the answer included. */
+const toldMs = 3_000;
+
 /** The number of refusals that brings a ban. */
 const refusalsOfBan = 30;
 
@@ -55,7 +58,7 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
   const violations: string[] = [];
   const admitted = new Map<number, number>();
   const perhaps = new Map<number, number>();
-  for (const { callMs, returnMs, status, code, left } of requests) {
+  for (const { callMs, returnMs, status, code, left, waitSeconds } of requests) {
     const window = windowOf(callMs);
     const isSure = window === windowOf(returnMs) && window === windowOf(callMs - lateMs);
     const count = (counts: Map<number, number>, place: number) => counts.set(place, (counts.get(place) ?? 0) + 1);
@@ -63,6 +66,10 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
       if (isExact && isSure && code === "rate_limit_exceeded") {
         const most = (admitted.get(window) ?? 0) + (perhaps.get(window) ?? 0);
         if (most < limit) violations.push(`a request of ${callMs.toFixed(0)} got 429 after ${most} of ${limit}`);
+        const restMs = (window + 1) * minuteMs - phaseMs - unixMs(callMs);
+        if (Math.abs(waitSeconds * 1_000 - restMs) > toldMs) {
+          violations.push(`a request of ${callMs.toFixed(0)} was told to wait ${waitSeconds} s of ${restMs} ms`);
+        }
       }
     } else if (isSure && status !== 0 && status !== 503) {
       count(admitted, window);
@@ -88,7 +95,8 @@ function judgeBans(requests: readonly LimitedRequest[], { alone, faults }: Limit
   const violations = bans.length > 0 && early < refusalsOfBan ? [`a ban after ${early} refusals`] : [];
   if (faults > 0) return violations;
   for (const { waitSeconds } of bans) {
-    if (waitSeconds < firstBanSeconds - minuteMs / 1_000) violations.push(`a ban for ${waitSeconds} s`);
+    const isFirst = waitSeconds >= firstBanSeconds - minuteMs / 1_000 && waitSeconds <= firstBanSeconds + 1;
+    if (!isFirst) violations.push(`a ban for ${waitSeconds} s`);
   }
   const counted = refusals.filter(({ callMs }) => callMs > refusals[0]!.callMs + tellingMs).length;
   const most = refusalsOfBan * Math.max(alone, 1) + uncounted;

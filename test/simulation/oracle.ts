@@ -451,8 +451,9 @@ function firstNot(length: number, holds: (index: number) => boolean): number {
 function hasEffect(change: AskedChange, before: Version | undefined, after: Version): boolean {
   const wasThere = before !== undefined && !before.removed;
   if (wasThere === (change.kind === "create") || !mayLeave(change, after)) return false;
-  if (change.kind === "adjust") return after.quantity === before!.quantity + change.delta!;
-  return change.kind !== "status" || after.quantity === before!.quantity;
+  if (change.kind === "status") return after.quantity === before!.quantity;
+  if (wasThere && !after.removed && after.status !== before.status) return false;
+  return change.kind !== "adjust" || after.quantity === before!.quantity + change.delta!;
 }
 
 /** Whether a change can leave this state, whatever it has found. */

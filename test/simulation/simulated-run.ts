@@ -156,6 +156,7 @@ class System {
       lookUpMs: faults.some(({ kind }) => /keys/.test(kind)) ? 2 * 2_000 : 0,
       isServed: faults.length === 0 || isRolling(this.#plan),
       keepsRecords: faults.every(({ kind }) => kind !== "restore the database"),
+      hasTrueClocks: faults.every(({ kind }) => kind !== "set a clock"),
       fail: (what) => this.fail(what),
     };
     const beganMs = nowMs();

@@ -15,7 +15,7 @@ export function judgeWaits({ commits, reads }: Pick<History, "commits" | "reads"
     const isUnchanged = status === 304 || tag === since;
     if (isUnchanged && returnMs < callMs + waitMs - earlyMs) return [`${what}: woken without a change`];
     const change = commits.find(({ atMs, rows }) => {
-      return atMs > callMs + wakeMs && rows.some(({ petId }) => kind !== "entry" || petId === petIds![0]);
+      return atMs > callMs && rows.some(({ petId }) => kind !== "entry" || petId === petIds![0]);
     });
     if (!change || returnMs < change.atMs + wakeMs) return [];
     return [`${what}: not woken by the change at ${change.atMs.toFixed(0)}`];
