@@ -142,9 +142,9 @@ export class ApiSender {
     }
   }
 
-  /** Sends a request that is charged. @returns how many of the day are left after it; NaN where no answer says it */
-  async spend(): Promise<number> {
-    const answer = await this.send({ method: "GET", path: "/v1/inventory/1" }, this.#world.timeoutMs);
+  /** Sends a request. @returns how many of the day are left after it; NaN where no answer says it */
+  async leftAfter(path: "/v1/inventory/1" | "/v1/rate_limit"): Promise<number> {
+    const answer = await this.send({ method: "GET", path }, this.#world.timeoutMs);
     return typeof answer === "string" ? Number.NaN : Number(/"day";r=(\d+)/.exec(answer.headers.ratelimit ?? "")?.[1]);
   }
 

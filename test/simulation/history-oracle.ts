@@ -1,6 +1,6 @@
 /** Judges the answers about the history of an entry. */
 import type { AskedChange, Read } from "./oracle.ts";
-import { nowMs, startOfDayClockMs } from "./virtual-time.ts";
+import { nowMs, unixMsAt } from "./virtual-time.ts";
 
 /** A change of an entry as the API shows it. */
 export interface PastChange {
@@ -83,7 +83,7 @@ export function timeFault(
   { at, requestId }: PastChange,
   asked: ReadonlyMap<string, readonly AskedChange[]>,
 ): string | undefined {
-  const atMs = Date.parse(at) - startOfDayClockMs;
+  const atMs = Date.parse(at) - unixMsAt(0);
   const [first] = asked.get(requestId ?? "")?.flatMap(({ attempts }) => attempts) ?? [];
   return atMs > nowMs() || (first && atMs < Math.floor(first.callMs)) ? `made at ${atMs}` : undefined;
 }

@@ -2,7 +2,7 @@
 import { phaseMsOf } from "../../gateway/limits/limit-rule.ts";
 import type { LimitedRequest } from "./caller-world.ts";
 import type { Plan } from "./plan.ts";
-import { startOfDayClockMs } from "./virtual-time.ts";
+import { unixMsAt } from "./virtual-time.ts";
 
 export interface LimitRules {
   /** Requests in a minute. */
@@ -43,7 +43,7 @@ export function limitRules({ limit, faults, hasRedis, gateways }: Plan, account:
   return {
     limit,
     phaseMs: phaseMsOf(account),
-    unixMs: (atMs) => startOfDayClockMs + atMs,
+    unixMs: unixMsAt,
     alone: hasRedis ? 0 : gateways,
     faults: concerned.length + clocks.length,
     lateMs: faults.some(({ kind }) => kind === "slew the clocks") ? 150 : 0,

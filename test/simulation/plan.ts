@@ -81,6 +81,8 @@ export interface Plan {
   readonly keyedTimeoutMs: number;
   /** `INVENTORY_DATABASE_TIMEOUT_MS` of the services. */
   readonly silenceMs: number;
+  /** How far into a minute the run begins: the windows of the limits end at times of the day. */
+  readonly dayOffsetMs: number;
   readonly faults: readonly Fault[];
 }
 
@@ -114,9 +116,10 @@ export function planOf(seed: number): Plan {
     silenceMs: random.pick([1_000, 3_000, 5_000]),
     maxConnectionAgeMs: random.chance(0.3) ? Math.round(random.between(2_000, 15_000)) : 300_000,
     latencyMs,
+    dayOffsetMs: 0,
     faults,
   };
-  const special = { ...plan, ...specialOf(plan, random) };
+  const special = { ...plan, ...specialOf(plan, random), dayOffsetMs: random.below(60_000) };
   return { ...special, faults: special.faults.toSorted((a, b) => a.atMs - b.atMs) };
 }
 

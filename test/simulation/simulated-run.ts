@@ -41,7 +41,7 @@ export async function run(plan: Plan, print?: (line: string) => void): Promise<R
   };
   let virtualMs = 0;
   try {
-    await simulate({ seed: plan.seed, trace, onUncaught }, async () => {
+    await simulate({ seed: plan.seed, dayOffsetMs: plan.dayOffsetMs, trace, onUncaught }, async () => {
       await system.run();
       virtualMs = nowMs();
     });

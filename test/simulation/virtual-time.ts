@@ -148,8 +148,11 @@ const real = { setImmediate: globalThis.setImmediate, Date: globalThis.Date };
 const hosts = new AsyncLocalStorage<Host | undefined>();
 const queue = new EventQueue();
 
-/** 1 January 2026: where the clock of the day begins. */
-export const startOfDayClockMs = 1_767_225_600_000;
+/** 1 January 2026. */
+const earliestMs = 1_767_225_600_000;
+
+/** Where the clock of the day begins. */
+let startOfDayClockMs = earliestMs;
 
 /** More events than this in one moment are an endless loop. */
 const maxEventsAtOnce = 200_000;
@@ -202,6 +205,11 @@ export function nowMs(): number {
   return clockMs;
 }
 
+/** What a clock of the day that nobody has set shows at a time of the run, in Unix milliseconds. */
+export function unixMsAt(timeMs: number): number {
+  return startOfDayClockMs + timeMs;
+}
+
 /** The simulated process that runs now; undefined for the simulation itself. */
 export function currentHost(): Host | undefined {
   return hosts.getStore();
@@ -235,6 +243,8 @@ export function pause(durationMs: number): Promise<void> {
 
 export interface RunSettings {
   readonly seed: number;
+  /** How much later than others its clock of the day begins. */
+  readonly dayOffsetMs?: number;
   readonly trace?: Trace;
   /** Gets what nothing has caught in a process. */
   readonly onUncaught: (error: unknown, host: Host | undefined) => void;
@@ -246,6 +256,7 @@ export async function simulate<T>(settings: RunSettings, work: () => Promise<T>)
   clockMs = 0;
   events = 0;
   productRandom = new Random(settings.seed ^ 0x5eed);
+  startOfDayClockMs = earliestMs + (settings.dayOffsetMs ?? 0);
   trace = settings.trace;
   const onRejection = (error: unknown) => settings.onUncaught(error, currentHost());
   process.on("unhandledRejection", onRejection);
@@ -386,7 +397,7 @@ function waiting(start: (done: () => void) => VirtualTimer) {
   };
 }
 
-const dayClock = () => startOfDayClockMs + Math.floor(clockMs) + (currentHost()?.skewMs ?? 0);
+const dayClock = () => unixMsAt(Math.floor(clockMs)) + (currentHost()?.skewMs ?? 0);
 
 class VirtualDate extends real.Date {
   constructor(...args: []) {
