@@ -175,7 +175,7 @@ test.each([[false], [true]])(
 test("a stream that is accepted after the end of its check is not asked", async () => {
   const { checks, streams } = await open({ onChecks: (stream, index) => index === 0 && stream.accept() }, 1_800);
   await expect(checks.ask(position)).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
-  expect(streams).toHaveLength(2);
+  await until(() => streams.length === 2);
   streams[1]!.accept();
   await until(() => streams[1]!.isCancelled);
   expect(streams[1]!.questions).toEqual([]);
