@@ -469,4 +469,32 @@ export const plantedFaults: readonly PlantedFault[] = [
     find: "    const keyHash = this.#ownKeyHash(token);\n",
     replace: '    const keyHash = this.#ownKeyHash(token) ?? hash("sha256", token, "buffer");\n',
   },
+  {
+    promise: 1,
+    what: "a change of the quantity makes the status available again",
+    file: "inventory-svc/stock/decide-changes.ts",
+    find: "quantity: change.quantity ?? entry.quantity, status: change.status ?? entry.status };",
+    replace: 'quantity: change.quantity ?? entry.quantity, status: change.status ?? "available" };',
+  },
+  {
+    promise: 9,
+    what: "a watch ends without a word when its service stops",
+    file: "client/watch.ts",
+    find: "      // The stream ended: a service that stops ends its watches.\n",
+    replace: "      return; // the service has ended the watch\n",
+  },
+  {
+    promise: 9,
+    what: "all changes in the ledger have the time at which their service started",
+    file: "inventory-svc/stock/write.ts",
+    find: "const made_at = db.raw(clockMsSql(db));",
+    replace: "const made_at = db.raw(String(Date.now()));",
+  },
+  {
+    promise: 3,
+    what: "a gateway that finds a ban running gives the next, longer one",
+    file: "gateway/admission/bans.ts",
+    find: "  if (last && last.untilMs > nowMs) return last;\n",
+    replace: "",
+  },
 ];
