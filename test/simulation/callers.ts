@@ -6,7 +6,7 @@ import { meet } from "./events.ts";
 import { authorFault, type PastChange, timeFault } from "./history-oracle.ts";
 import type { HttpAnswer, HttpRequest } from "./http-calls.ts";
 import type { AskedChange, Attempt, Read } from "./oracle.ts";
-import { at, type Host, nowMs } from "./virtual-time.ts";
+import { at, type Host, nowMs, unixMsAt } from "./virtual-time.ts";
 import { wrongRequests } from "./wrong-requests.ts";
 
 /** By then services have begun to forget old changes once more. */
@@ -240,9 +240,10 @@ export class HttpCaller {
       const page = JSON.parse(answer.body) as { readonly changes: PastChange[]; readonly next: string | null };
       if (page.next !== null && page.changes.length !== limit) fail(`${path} has ${page.changes.length} before a next`);
       if (page.next !== null && page.next !== page.changes.at(-1)?.etag) fail(`${path} leads to ${page.next}`);
+      const unixMs = { now: unixMsAt(nowMs()), start: unixMsAt(0) };
       for (const change of page.changes) {
-        const fault =
-          authorFault(change, petId, this.#asked) ?? (hasTrueClocks ? timeFault(change, this.#asked) : undefined);
+        const wrongTime = hasTrueClocks ? timeFault(change, this.#asked, unixMs) : undefined;
+        const fault = authorFault(change, petId, this.#asked) ?? wrongTime;
         if (fault) fail(`${path} shows ${JSON.stringify(change)}: ${fault}`);
       }
       changes.push(...page.changes);

@@ -1,6 +1,5 @@
 /** Judges the answers about the history of an entry. */
 import type { AskedChange, Read } from "./oracle.ts";
-import { nowMs, unixMsAt } from "./virtual-time.ts";
 
 /** A change of an entry as the API shows it. */
 export interface PastChange {
@@ -78,12 +77,18 @@ export function authorFault(
   return isEffect ? undefined : `${requestId} with another effect`;
 }
 
-/** @returns why a change of the past was not made at its time: it is older than its request, or of the future */
+/**
+ * @param asked what the caller has asked for, by the id of the request
+ * @param unixMs times of the run as the clock of the day shows them
+ * @returns why a change of the past was not made at its time: it is older than its request, or of the future
+ */
 export function timeFault(
   { at, requestId }: PastChange,
   asked: ReadonlyMap<string, readonly AskedChange[]>,
+  unixMs: { readonly now: number; readonly start: number },
 ): string | undefined {
-  const atMs = Date.parse(at) - unixMsAt(0);
+  const atMs = Date.parse(at);
   const [first] = asked.get(requestId ?? "")?.flatMap(({ attempts }) => attempts) ?? [];
-  return atMs > nowMs() || (first && atMs < Math.floor(first.callMs)) ? `made at ${atMs}` : undefined;
+  const isEarly = first !== undefined && atMs < unixMs.start + Math.floor(first.callMs);
+  return isEarly || atMs > unixMs.now ? `made at ${atMs - unixMs.start}` : undefined;
 }

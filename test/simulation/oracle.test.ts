@@ -167,3 +167,7 @@ test.each(Object.keys(damages))("the oracle of the simulation finds that %s", (n
     if (judge(damaged).length === 0) throw new Error(`not found in the history of seed ${seed}`);
   }
 });
+
+test("the oracle judges real processes, too: it brings no virtual clock and no chance of its own", () => {
+  expect(String(Math.random)).toContain("[native code]");
+});
