@@ -1,4 +1,4 @@
-/** Finds what `stock import` reads, and finds the lines that cannot be imported. */
+/** Finds the file that `stock import` reads, and the lines of it that cannot be imported. */
 import { createWriteStream } from "node:fs";
 import { mkdtempDisposable, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";

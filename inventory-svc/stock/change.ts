@@ -18,7 +18,7 @@ interface AnyChange {
   readonly reason?: string | undefined;
 }
 
-/** A change whose repeats are decided anew. */
+/** A change without `once`: a repeat of it counts as another change. */
 interface RepeatedChange extends AnyChange {
   readonly once?: undefined;
 }

@@ -45,12 +45,9 @@ export class ApiSender {
     const startedMs = nowMs();
     const answer = sendHttp(network, this.host, host.name, { leavesAfterMs: patienceMs, ...request, headers });
     // A read may wait for a long answer as well, which takes a time-out when its stream falls silent.
-    const isLong = () => request.method === "GET" && host.longAnswerMs > startedMs;
+    const longMs = () => (request.method === "GET" && host.longAnswerMs > startedMs ? this.#world.timeoutMs : 0);
     const watch = () => {
-      if (
-        host.isDead ||
-        nowMs() - startedMs - (standstillMs() - before.standstillMs) < latestMs + (isLong() ? this.#world.timeoutMs : 0)
-      ) {
+      if (host.isDead || nowMs() - startedMs - (standstillMs() - before.standstillMs) < latestMs + longMs()) {
         stop = at(this.host, nowMs() + 500, watch);
         return;
       }
