@@ -149,7 +149,7 @@ export class ChangeSessions {
     this.#opening = opening;
     const open = async () => {
       try {
-        this.#keep(await Session.open(this.#open(), openTimeoutMs));
+        return await Session.open(this.#open(), openTimeoutMs);
       } catch (error) {
         for (const { request, end } of this.#waiting.splice(0)) end(forAll(request, toInventoryError(error)));
       }
@@ -159,21 +159,23 @@ export class ChangeSessions {
     });
   }
 
-  /** Counts work as under way until its end, or until it is late. @param onLeft called when it no longer counts */
-  #follow(work: Promise<void>, onLeft = () => {}): void {
+  /** Counts work until its end, or until it is late: then `onLeft` is called. At its end, its session is idle again. */
+  #follow(work: Promise<ChangeSession | undefined>, onLeft = () => {}): void {
     this.#underWay += 1;
     let isUnderWay = true;
     const leave = () => {
-      if (isUnderWay) {
-        isUnderWay = false;
-        clearTimeout(timer);
-        this.#underWay -= 1;
-        onLeft();
-      }
-      this.#sendNext(); // the session of late work is idle now
+      isUnderWay = false;
+      this.#underWay -= 1;
+      onLeft();
+      this.#sendNext();
     };
     const timer = setTimeout(leave, lateAfterMs);
-    void work.then(leave);
+    void work.then((session) => {
+      clearTimeout(timer);
+      if (session) this.#keep(session, !isUnderWay);
+      if (isUnderWay) leave();
+      else this.#sendNext();
+    });
   }
 
   #keep(session: ChangeSession, wasLate = false): void {
@@ -187,8 +189,7 @@ export class ChangeSessions {
     return session;
   }
 
-  async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<void> {
-    const askedMs = performance.now();
+  async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<ChangeSession> {
     const groups = taken.map(({ request, endMs }) => toWireGroup(request, session.deadlineMs(endMs)));
     const changes = taken.flatMap(({ request }) => request.changes);
     const read = ({ results }: ApplyChangesResponse) => {
@@ -205,7 +206,7 @@ export class ChangeSessions {
         if (!error.mayHaveHappened || happensOnce(request)) end(forAll(request, error));
       }
     }
-    this.#keep(session, performance.now() - askedMs >= lateAfterMs);
+    return session;
   }
 
   /** Takes the requests of the next message, and ends those whose callers have left. */

@@ -33,6 +33,17 @@ interface Recorded {
   readonly effects: readonly Effect[];
   /** Those that got no 200. */
   readonly failedReads: readonly FailedRead[];
+  readonly brokenConnections: readonly BrokenConnection[];
+}
+
+/** A request without an answer. */
+export interface BrokenConnection {
+  /** The index of the gateway that it was sent to. */
+  readonly gateway: number;
+  readonly callMs: number;
+  readonly returnMs: number;
+  /** What became of the connection. */
+  readonly what: string;
 }
 
 export interface FailedRead extends Pick<Read, "callMs" | "returnMs" | "petIds" | "since"> {
@@ -132,6 +143,7 @@ export async function recordHistory(
   const counts = { writes: 0, repeats: 0, refused: 0, refusedWrites: 0, slowestMs: 0 };
   const refusals: Record<string, number> = {};
   const failedReads: FailedRead[] = [];
+  const brokenConnections: BrokenConnection[] = [];
   const faults: string[] = [];
   const gap = { longestMs: 0, lastMs: 0 };
   const effects: Effect[] = [];
@@ -148,8 +160,10 @@ export async function recordHistory(
 
   const send = async (turn: number, method: "GET" | "PATCH" | "POST", path: string, more: object) => {
     const startedMs = clock.nowMs;
+    const callMs = nowMs();
+    const gateway = turn % pools.length;
     try {
-      const answer = await pools[turn % pools.length]!.request({ method, path, ...more });
+      const answer = await pools[gateway]!.request({ method, path, ...more });
       const bytes = Buffer.from(await answer.body.arrayBuffer());
       const { statusCode: status, headers } = answer;
       const text = (headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
@@ -163,6 +177,7 @@ export async function recordHistory(
       const { code, message } = error as Error & { code?: string };
       const what = code ?? message;
       refusals[what] = (refusals[what] ?? 0) + 1;
+      if (!/^\d{3}$/.test(what)) brokenConnections.push({ gateway, callMs, returnMs: nowMs(), what });
       return what;
     } finally {
       counts.slowestMs = Math.max(counts.slowestMs, clock.nowMs - startedMs);
@@ -281,7 +296,7 @@ export async function recordHistory(
     if (!(await read(turn, "list"))) faults.push(`at rest, gateway ${turn} gives no list`);
   const history = { commits: await stock.commitsSince(begun), changes, reads: [...reads, await stock.read()] };
   await Promise.all([...pools.map((pool) => pool.destroy()), stock.close()]);
-  return { ...counts, zeroMs, reads: reads.length, refusals, faults, effects, failedReads, history };
+  return { ...counts, zeroMs, reads: reads.length, refusals, faults, effects, failedReads, brokenConnections, history };
 }
 
 type Row = Omit<Version, "removed"> & { readonly removed: number };

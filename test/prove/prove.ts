@@ -6,8 +6,9 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { InvalidArgumentError } from "commander";
 import { type Cluster, startCluster } from "../faults/cluster.ts";
-import { judgeRecorded, recordHistory } from "../faults/history.ts";
+import { type BrokenConnection, type Effect, judgeRecorded, recordHistory } from "../faults/history.ts";
 import { judgeEvents } from "../simulation/events.ts";
+import type { History } from "../simulation/oracle.ts";
 import { type Plan, planOf } from "../simulation/plan.ts";
 import { keptPlans } from "../simulation/plan-files.ts";
 import type { PlanResult } from "../simulation/worker.ts";
@@ -32,7 +33,7 @@ const feltMs = 250;
 const floor = { seeds: 50, felt: 20 };
 const startedAt = new Date().toISOString();
 // A run that fails must not leave an older report behind.
-const names = ["history.ndjson", "faults.ndjson", "report.json", "timeline.html"] as const;
+const names = ["history.ndjson", "faults.ndjson", "seeds.ndjson", "report.json", "timeline.html"] as const;
 for (const name of names) rmSync(join(options.report, name), { force: true });
 
 await using stack = new AsyncDisposableStack();
@@ -45,15 +46,16 @@ const scripts = {
 };
 console.log("real processes under kills");
 const cluster = await startCluster(stack, { gateways: 3, pets, ...scripts });
-const { history, failedReads, kills, faults, ...run } = await runUnderKills(cluster, totalMs / 2);
+const { history, failedReads, brokenConnections, kills, faults, ...run } = await runUnderKills(cluster, totalMs / 2);
 const { start, operations, committed } = operationsOf(history, failedReads);
 const broken = {
   simulated: simulated.failed.flatMap(({ plan, violations }) => violations.map((what) => `seed ${plan.seed}: ${what}`)),
-  processes: [...faults, ...judgeRecorded(history)],
+  processes: [...faults, ...unexplained(brokenConnections, kills), ...judgeRecorded(history)],
 };
 const violations = [...broken.simulated.slice(0, 100), ...broken.processes.slice(0, 100)];
 const seeds = simulated.lastSeed - options.seed + 1;
-const felt = kills.filter(({ refused, gapMs }) => refused > 0 || gapMs > feltMs).length;
+const isFelt = ({ refused, gapMs }: Effect) => refused > 0 || gapMs > feltMs;
+const felt = kills.filter(isFelt).length;
 const isEnough = seeds >= floor.seeds && felt >= floor.felt;
 const { seldom } = judgeEvents(simulated.results);
 const report = {
@@ -76,13 +78,30 @@ const report = {
     events: totalEvents(simulated.results),
     metTooSeldom: seldom,
   },
-  processes: { gateways: 3, services: 2, operations: operations.length, kills: kills.length, felt, ...run },
+  processes: {
+    gateways: 3,
+    services: 2,
+    operations: operations.length,
+    kills: kills.length,
+    felt,
+    byProcess: Object.fromEntries(
+      [...Map.groupBy(kills, ({ what }) => what)].map(([what, of]) => {
+        return [what, { kills: of.length, felt: of.filter(isFelt).length }];
+      }),
+    ),
+    leastMs: leastDistancesMs(history),
+    ...run,
+  },
 };
 mkdirSync(options.report, { recursive: true });
 const write = (name: (typeof names)[number], text: string) => writeFileSync(join(options.report, name), text);
 const toLines = (lines: readonly object[]) => lines.map((line) => `${JSON.stringify(line)}\n`).join("");
 write("history.ndjson", toLines([{ op: "start", entries: start }, ...operations, ...committed]));
 write("faults.ndjson", toLines(kills));
+write(
+  "seeds.ndjson",
+  toLines(simulated.results.map(({ plan: { seed }, hash, requests }) => ({ seed, hash, requests }))),
+);
 write("report.json", `${JSON.stringify(report, undefined, 2)}\n`);
 write("timeline.html", timeline(report, operations, kills));
 console.log(
@@ -120,7 +139,7 @@ async function runUnderKills({ services, gateways, database, ...tiers }: Cluster
     ...gateways.map((one, i) => ({ what: `gateway ${i + 1}`, crash: one.crash })),
   ];
   const endMs = performance.now() + forMs;
-  const kills: Kill[] = [];
+  const kills: Omit<Kill, keyof Effect>[] = [];
   const disturbances = function* () {
     for (let turn = 0; turn === 0 || performance.now() < endMs; turn++) {
       const { what, crash } = targets[turn % targets.length]!;
@@ -140,6 +159,33 @@ async function runUnderKills({ services, gateways, database, ...tiers }: Cluster
     return { what, fromMs: fromMs - zeroMs, toMs: toMs - zeroMs, ...effects[i]! };
   });
   return { history, kills: since, ...counts };
+}
+
+/** Connections break where their gateway is killed, and only there. */
+function unexplained(broken: readonly BrokenConnection[], kills: readonly Kill[]): string[] {
+  return broken.flatMap(({ gateway, callMs, returnMs, what }) => {
+    const name = `gateway ${gateway + 1}`;
+    const isKilled = kills.some((kill) => kill.what === name && kill.fromMs <= returnMs && callMs <= kill.toMs);
+    return isKilled ? [] : [`${what} at ${returnMs.toFixed(0)} from ${name}, which was not killed then`];
+  });
+}
+
+/**
+ * How near updates came to their commits, by the clock of the database: below zero where the clocks disagree. The
+ * oracle allows for 5 ms.
+ */
+function leastDistancesMs({ commits, changes }: History) {
+  const committedMs = new Map(commits.flatMap(({ atMs, rows }) => rows.map(({ revision }) => [revision, atMs])));
+  const least = { fromCallToCommit: Number.POSITIVE_INFINITY, fromCommitToAnswer: Number.POSITIVE_INFINITY };
+  for (const { attempts } of changes) {
+    for (const { outcome, returnMs } of attempts) {
+      if (outcome.kind !== "done") continue;
+      const atMs = committedMs.get(outcome.revision)!;
+      least.fromCallToCommit = Math.min(least.fromCallToCommit, atMs - attempts[0]!.callMs);
+      least.fromCommitToAnswer = Math.min(least.fromCommitToAnswer, returnMs - atMs);
+    }
+  }
+  return least;
 }
 
 async function versions({ system }: Cluster): Promise<Readonly<Record<string, string>>> {

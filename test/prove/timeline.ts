@@ -1,8 +1,9 @@
 /** Draws a run of real processes as one HTML file that loads nothing. */
+import type { Effect } from "../faults/history.ts";
 import type { Operation } from "./history-file.ts";
 
 /** A process that was killed, from then until it served again. Times are milliseconds since the start of the run. */
-export interface Kill {
+export interface Kill extends Effect {
   readonly what: string;
   readonly fromMs: number;
   readonly toMs: number;

@@ -1,8 +1,8 @@
 /** Sends requests to the public API with the key of a caller, and judges what every answer has. */
 import { formFaults } from "./answer-form.ts";
-import type { CallerWorld, LimitedRequest } from "./caller-world.ts";
+import type { ApiKey, CallerWorld, LimitedRequest } from "./caller-world.ts";
 import { meet } from "./events.ts";
-import { type HttpAnswer, type HttpOutcome, type HttpRequest, sendHttp } from "./http-calls.ts";
+import { type HttpAnswer, HttpClient, type HttpOutcome, type HttpRequest } from "./http-client.ts";
 import { at, Host, note, nowMs } from "./virtual-time.ts";
 
 /** The longest time of a request, with what its connection and this simulation add. */
@@ -14,18 +14,31 @@ const patienceMs = 45_000;
 /** Within this time a revoked key is dead everywhere, the way of an answer included. */
 export const revocationMs = 10_000 + 200;
 
+/** By then every gateway has written the use that it has counted. */
+const useWrittenMs = 31_000;
+
+/** What is not counted as use of an account. */
+const unchargedPaths = ["/v1/rate_limit", "/v1/usage"];
+
 /** A caller of the public API, with its key. */
 export class ApiSender {
   readonly host: Host;
   readonly #world: CallerWorld;
-  #key: string;
+  readonly #client: HttpClient;
+  #key: ApiKey;
   /** The key before the latest rotation, which still works. */
-  #oldKey: string | undefined;
+  #oldKey: ApiKey | undefined;
+  /** The ids of the keys of its requests, by the id of the request. */
+  readonly #keyIds = new Map<string, string>();
+  #ids = 0;
+  /** Requests that may count as use of its account, and those that do. */
   #sent = 0;
+  #served = 0;
 
   constructor(name: string, world: CallerWorld) {
     this.host = new Host(name);
     this.#world = world;
+    this.#client = new HttpClient(world, this.host);
     this.#key = world.keyOf(name);
   }
 
@@ -38,12 +51,15 @@ export class ApiSender {
     const ready = gateways.filter(({ isReady }) => isReady);
     const { host } = random.pick(ready.length > 0 ? ready : gateways);
     const key = this.#oldKey !== undefined && random.chance(0.2) ? this.#oldKey : this.#key;
-    const headers = { authorization: `Bearer ${key}`, "x-request-id": this.newId(), ...request.headers };
+    const headers = { authorization: `Bearer ${key.key}`, "x-request-id": this.newId(), ...request.headers };
+    this.#keyIds.set(headers["x-request-id"], key.id);
     const standstillMs = () => host.frozenMs + network.heldMs(this.host, host);
     const before = { standstillMs: standstillMs(), heldMs: network.heldMs(this.host, host) };
     const latestMs = limitMs + this.#world.lookUpMs + slackMs;
     const startedMs = nowMs();
-    const answer = sendHttp(network, this.host, host.name, { leavesAfterMs: patienceMs, ...request, headers });
+    const isCharged = !unchargedPaths.includes(request.path);
+    if (isCharged) this.#sent += 1;
+    const answer = this.#client.send(host.name, { leavesAfterMs: patienceMs, ...request, headers });
     // A read may wait for a long answer as well, which takes a time-out when its stream falls silent.
     const longMs = () => (request.method === "GET" && host.longAnswerMs > startedMs ? this.#world.timeoutMs : 0);
     const watch = () => {
@@ -69,12 +85,13 @@ export class ApiSender {
       fail(`${request.method} ${request.path} of ${startedMs.toFixed(0)} got ${said} although nothing fails`);
     }
     if (typeof outcome !== "string") {
+      if (isCharged && outcome.status < 500 && outcome.status !== 401) this.#served += 1;
       for (const fault of formFaults(outcome)) fail(`${request.method} ${request.path}: ${fault}`);
       const id = outcome.headers["x-request-id"];
       if (id !== headers["x-request-id"]) fail(`${request.method} ${request.path} got the answer of ${id}`);
       // What the way of an answer has held up was true when the answer was given.
       const isLate = network.heldMs(this.host, host) > before.heldMs;
-      if (headers.authorization === `Bearer ${key}`) this.#judgeKey(request, outcome, isLate ? startedMs : nowMs());
+      if (headers.authorization === `Bearer ${key.key}`) this.#judgeKey(request, outcome, isLate ? startedMs : nowMs());
     }
     return outcome;
   }
@@ -96,8 +113,13 @@ export class ApiSender {
 
   /** @returns an id for a request: a gateway's own ids go on through all runs of a process */
   newId(): string {
-    this.#sent += 1;
-    return `${this.host.name}-${this.#sent}`;
+    this.#ids += 1;
+    return `${this.host.name}-${this.#ids}`;
+  }
+
+  /** @returns the id of the key of a request */
+  keyIdOf(requestId: string): string | undefined {
+    return this.#keyIds.get(requestId);
   }
 
   /** Gets a new key in place of its own. */
@@ -107,10 +129,10 @@ export class ApiSender {
     const answer = await this.send({ method: "POST", path: "/v1/keys/rotate" }, 15_000);
     if (typeof answer === "string" || answer.status !== 201) return;
     meet("a rotated key");
-    const { key: newKey, expiresAt } = JSON.parse(answer.body);
+    const { keyId, key: newKey, expiresAt } = JSON.parse(answer.body);
     if (expiresAt !== null)
       this.#world.fail(`the key of ${this.host.name}, which had no end, has one after a rotation`);
-    this.#key = newKey;
+    this.#key = { id: keyId, key: newKey };
     this.#oldKey = key;
   }
 
@@ -131,11 +153,27 @@ export class ApiSender {
       keys.push(this.#key);
     }
     await this.#pause(revocationMs);
-    for (const [i, key] of keys.entries()) {
+    for (const [i, { key }] of keys.entries()) {
       const request = { method: "GET", path: "/v1/inventory/1", headers: { authorization: `Bearer ${key}` } } as const;
-      const answer = await sendHttp(this.#world.network, this.host, this.#world.gateways[0]!.host.name, request);
+      const answer = await this.#client.send(this.#world.gateways[0]!.host.name, request);
       const status = typeof answer === "string" ? answer : answer.status;
       if (status !== (i === 0 ? 401 : 200)) this.#world.fail(`key ${i + 1} of two rotations got ${status}`);
+    }
+  }
+
+  /** Asks each gateway for the use of its account, where nothing fails: whoever answered a request, it counts once. */
+  async judgeUsage(): Promise<void> {
+    const { isServed, gateways, fail, timeoutMs } = this.#world;
+    if (!isServed) return;
+    await this.#pause(useWrittenMs);
+    for (const _ of gateways) {
+      const answer = await this.send({ method: "GET", path: "/v1/usage" }, timeoutMs);
+      if (typeof answer === "string" || answer.status !== 200) continue;
+      const { steps } = JSON.parse(answer.body) as { readonly steps: { served: number; refused: number }[] };
+      const counted = steps.reduce((sum, { served, refused }) => sum + served + refused, 0);
+      meet("an account's use");
+      if (counted >= this.#served && counted <= this.#sent) continue;
+      fail(`the use of ${this.host.name} is ${counted} requests, of ${this.#sent} with ${this.#served} successes`);
     }
   }
 

@@ -1,6 +1,8 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the texts are code
 /** Faults that break a promise each. The simulation has to find them: `npm run simulate:planted`. */
 
+import { brokenRules } from "./broken-rules.ts";
+
 export interface PlantedFault {
   /** The promise of `docs/guarantees.md` that it breaks. */
   readonly promise: number;
@@ -11,7 +13,8 @@ export interface PlantedFault {
   readonly replace: string;
 }
 
-export const plantedFaults: readonly PlantedFault[] = [
+/** Those of changes that are lost, and of reads that are stale. */
+const lostOrStale: readonly PlantedFault[] = [
   {
     promise: 2,
     what: "a read joins the check that is under way",
@@ -100,20 +103,6 @@ export const plantedFaults: readonly PlantedFault[] = [
     file: "inventory-svc/stock/write.ts",
     find: "throw transaction.mayHaveHappened(error) ? new OutcomeUnknownError(error) : error;",
     replace: "throw error;",
-  },
-  {
-    promise: 9,
-    what: "records of repeats are looked up by no id",
-    file: "inventory-svc/stock/decide-changes.ts",
-    find: '    if (first) return { kind: "replayed", item: first.item };',
-    replace: "",
-  },
-  {
-    promise: 9,
-    what: "what happens once is not recorded",
-    file: "inventory-svc/stock/write.ts",
-    find: "      ...statements.addToLedger(ledgerChanges),\n",
-    replace: "",
   },
   {
     promise: 1,
@@ -221,77 +210,6 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: "",
   },
   {
-    promise: 3,
-    what: "each gateway admits the whole limit without Redis",
-    file: "gateway/limits/limit-rule.ts",
-    find: "  return Math.ceil((limit - others - synced) / sharers) + synced - own;",
-    replace: "  return limit - others - synced + synced - own;",
-  },
-  {
-    promise: 3,
-    what: "a refusal of the limits is not obeyed",
-    file: "gateway/admission/admission.ts",
-    find: "    if (decision.admitted) return;\n    const { name",
-    replace: "    if (decision.admitted || decision.states.length > 0) return;\n    const { name",
-  },
-  {
-    promise: 3,
-    what: "Redis does not count what a gateway has admitted alone",
-    file: "gateway/limits/redis-windows.ts",
-    find: "    this.#options.memory.learn(counts, nowMs, answer);",
-    replace: "    this.#options.memory.learn(counts, nowMs, { ...answer, admittedCount: 0 });",
-  },
-  {
-    promise: 5,
-    what: "a look-up of a key is used for half a minute",
-    file: "gateway/accounts/keys/authenticator.ts",
-    find: "const lookUpMaxAgeMs = 8_000;",
-    replace: "const lookUpMaxAgeMs = 30_000;",
-  },
-  {
-    promise: 5,
-    what: "a revoked key goes on working",
-    file: "gateway/accounts/keys/key-store.ts",
-    find: "      if (row.revoked_at !== null) return null;\n",
-    replace: "",
-  },
-  {
-    promise: 6,
-    what: "a stream ends with a question taken and not answered",
-    file: "inventory-svc/rpc/served-calls.ts",
-    find: "      if (!isAnswering) call.end();",
-    replace: "      call.end();",
-  },
-  {
-    promise: 6,
-    what: "a question on a stream that has ended is not sent again",
-    file: "client/session.ts",
-    find: '    stream.on("end", () => this.#end(notSent("the service ended the stream")));',
-    replace:
-      '    stream.on("end", () => this.#end(new InventoryError("UNAVAILABLE", "the service ended the stream")));',
-  },
-  {
-    promise: 7,
-    what: "an answer lacks the limit headers",
-    file: "gateway/http/request-context.ts",
-    find: '  return ["X-Request-Id", requestId, ...limitHeaders, ...deprecationHeaders,',
-    replace: '  return ["X-Request-Id", requestId, ...deprecationHeaders,',
-  },
-  {
-    promise: 9,
-    what: "a repeat with its key is not recognized",
-    file: "inventory-svc/rpc/wire.ts",
-    find: "  return { id: `${account} ${key} ${change.petId}`,",
-    replace: "  return { id: `${account} ${key} ${Math.random()}`,",
-  },
-  {
-    promise: 9,
-    what: "adjustments that are made all or none are made by half",
-    file: "inventory-svc/stock/decide-changes.ts",
-    find: "    if (refused !== -1) return outcomes.map(",
-    replace: "    if (refused === 0) return outcomes.map(",
-  },
-  {
     promise: 2,
     what: "a 304 answers any If-None-Match of the list",
     file: "gateway/inventory/reads/read-handlers.ts",
@@ -320,20 +238,6 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: "      if (change.expectedRevisions) {",
   },
   {
-    promise: 9,
-    what: "accounts share the records of their keys",
-    file: "inventory-svc/rpc/wire.ts",
-    find: "  return { id: `${account} ${key} ${change.petId}`,",
-    replace: "  return { id: ` ${key} ${change.petId}`,",
-  },
-  {
-    promise: 9,
-    what: "repeats are remembered for 5 s",
-    file: "inventory-svc/stock/cleanup.ts",
-    find: "  return Math.max(historyDays * 24 * hourMs, repeatsKeptMs);",
-    replace: "  return 5_000;",
-  },
-  {
     promise: 2,
     what: "a part of the list begins one entry too late",
     file: "inventory-svc/stock/list-feed.ts",
@@ -355,21 +259,6 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: "    if (!knows) throw",
   },
   {
-    promise: 7,
-    what: "Retry-After is not the time that the limit headers tell",
-    file: "gateway/limits/windows.ts",
-    find: "  return String(secondsUntil(bindingWindow(states).resetAtMs, nowMs));",
-    replace: "  return String(10 * secondsUntil(bindingWindow(states).resetAtMs, nowMs));",
-  },
-  {
-    promise: 9,
-    what: "a repeat shows the present quantity",
-    file: "inventory-svc/stock/decide-changes.ts",
-    find: '    if (first) return { kind: "replayed", item: first.item };',
-    replace:
-      '    if (first) return { kind: "replayed", item: { ...first.item, quantity: this.#rows.get(change.petId)!.quantity } };',
-  },
-  {
     promise: 1,
     what: "a deadline counts from when a stream was opened, not from when it was accepted",
     file: "client/session.ts",
@@ -386,13 +275,6 @@ export const plantedFaults: readonly PlantedFault[] = [
       });`,
   },
   {
-    promise: 9,
-    what: "an outage that a repeat meets counts as proof that the attempt before has not happened",
-    file: "client/inventory-error.ts",
-    find: `  STOCK_UNAVAILABLE: "undone",`,
-    replace: `  STOCK_UNAVAILABLE: "decided",`,
-  },
-  {
     promise: 2,
     what: "a load of the list may use pages that are older than its position",
     file: "inventory-svc/stock/list-feed.ts",
@@ -400,30 +282,6 @@ export const plantedFaults: readonly PlantedFault[] = [
       const load = ++this.#begun;`,
     replace: `      const load = ++this.#begun;
       const position = await this.#store.position();`,
-  },
-  {
-    promise: 3,
-    what: "Redis is probed only once after an outage",
-    file: "gateway/limits/redis-breaker.ts",
-    find: "    const timer = setInterval(() => {",
-    replace: "    const timer = setTimeout(() => {",
-  },
-  {
-    promise: 8,
-    what: "a read of a history that failed keeps its place",
-    file: "inventory-svc/stock/read-places.ts",
-    find: `    try {
-      return await read();
-    } finally {
-      const [next] = this.#waiting;
-      if (next) next();
-      else this.#running -= 1;
-    }`,
-    replace: `    const found = await read();
-    const [next] = this.#waiting;
-    if (next) next();
-    else this.#running -= 1;
-    return found;`,
   },
   {
     promise: 2,
@@ -441,33 +299,11 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: "    if (next !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));",
   },
   {
-    promise: 5,
-    what: "the age of a look-up goes by a clock that can be set back",
-    file: "gateway/accounts/keys/authenticator.ts",
-    find: `    const { now, elapsedMs } = this.#options;
-    return Math.max(now() - since.unixMs, elapsedMs() - since.elapsedMs);`,
-    replace: "    return this.#options.now() - since.unixMs;",
-  },
-  {
-    promise: 5,
-    what: "a repeated rotation gives the new key the end of the old one",
-    file: "gateway/accounts/keys/key-rotation.ts",
-    find: "  const expiresAtMs = toNumber((successor ?? old).expires_at);",
-    replace: "  const expiresAtMs = toNumber(old.expires_at);",
-  },
-  {
     promise: 2,
     what: "a load that goes on over another stream takes the position of that",
     file: "gateway/inventory/list/load-list.ts",
     find: "          this.#position ??= position;",
     replace: "          this.#position = position;",
-  },
-  {
-    promise: 4,
-    what: "a made-up key is looked up in the database",
-    file: "gateway/accounts/keys/authenticator.ts",
-    find: "    const keyHash = this.#ownKeyHash(token);\n",
-    replace: '    const keyHash = this.#ownKeyHash(token) ?? hash("sha256", token, "buffer");\n',
   },
   {
     promise: 1,
@@ -477,24 +313,40 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: 'quantity: change.quantity ?? entry.quantity, status: change.status ?? "available" };',
   },
   {
-    promise: 9,
-    what: "a watch ends without a word when its service stops",
-    file: "client/watch.ts",
-    find: "      // The stream ended: a service that stops ends its watches.\n",
-    replace: "      return; // the service has ended the watch\n",
-  },
-  {
-    promise: 9,
-    what: "all changes in the ledger have the time at which their service started",
-    file: "inventory-svc/stock/write.ts",
-    find: "const made_at = db.raw(clockMsSql(db));",
-    replace: "const made_at = db.raw(String(Date.now()));",
-  },
-  {
-    promise: 3,
-    what: "a gateway that finds a ban running gives the next, longer one",
-    file: "gateway/admission/bans.ts",
-    find: "  if (last && last.untilMs > nowMs) return last;\n",
+    promise: 2,
+    what: "a changed chunk keeps its latest revision, so a search for changes skips it",
+    file: "gateway/inventory/list/chunk.ts",
+    find: "    if (revision > maxRevision) maxRevision = revision;\n",
     replace: "",
   },
+  {
+    promise: 2,
+    what: "a chunk that has grown too large loses an entry when it is split",
+    file: "gateway/inventory/list/chunks.ts",
+    find: "Math.min(from + chunkSize, count)",
+    replace: "Math.min(from + chunkSize - 1, count)",
+  },
+  {
+    promise: 2,
+    what: "a segment with a changed chunk is sent as it was",
+    file: "gateway/inventory/list/snapshot.ts",
+    find: " && before.chunks.every(({ json }, i) => json === chunks[from + i]!.json)",
+    replace: "",
+  },
+  {
+    promise: 2,
+    what: "an edit goes to the chunk after its own",
+    file: "gateway/inventory/list/chunks.ts",
+    find: "chunks[index]!.petIds[0]! <= petId",
+    replace: "chunks[index]!.petIds[0]! < petId",
+  },
+  {
+    promise: 2,
+    what: "a load that goes on reads the entries of its unfinished chunk once more",
+    file: "gateway/inventory/list/load-list.ts",
+    find: "of source.load(this.#last)) {",
+    replace: "of source.load(this.#chunks.at(-1)?.petIds.at(-1))) {",
+  },
 ];
+
+export const plantedFaults: readonly PlantedFault[] = [...lostOrStale, ...brokenRules];

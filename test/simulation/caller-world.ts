@@ -7,13 +7,18 @@ import type { Network } from "./virtual-network.ts";
 /** Entries that internal callers make and remove. */
 export const movingPets = [20, 21, 22];
 
+export interface ApiKey {
+  readonly id: string;
+  readonly key: string;
+}
+
 /** What all callers share. */
 export interface CallerWorld {
   readonly network: Network;
   readonly random: Random;
   readonly gateways: readonly SimulatedProcess[];
   /** The API key of a caller at first. */
-  readonly keyOf: (name: string) => string;
+  readonly keyOf: (name: string) => ApiKey;
   /** When the keys of callers were revoked: the begin and the end of that, by the name of the caller. */
   readonly revoked: ReadonlyMap<string, { readonly callMs: number; readonly returnMs: number }>;
   readonly pets: number;

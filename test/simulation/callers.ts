@@ -4,7 +4,7 @@ import { ApiSender, revocationMs } from "./api-sender.ts";
 import { type CallerWorld, movingPets, nextNumber } from "./caller-world.ts";
 import { meet } from "./events.ts";
 import { authorFault, type PastChange, timeFault } from "./history-oracle.ts";
-import type { HttpAnswer, HttpRequest } from "./http-calls.ts";
+import type { HttpAnswer, HttpRequest } from "./http-client.ts";
 import type { AskedChange, Attempt, Read } from "./oracle.ts";
 import { at, type Host, nowMs, unixMsAt } from "./virtual-time.ts";
 import { wrongRequests } from "./wrong-requests.ts";
@@ -69,6 +69,7 @@ export class HttpCaller {
       const isHeld = revoked.has(this.host.name) && random.chance(0.5);
       await this.#act(isHeld ? "waitForEntry" : random.weighted(kinds));
     }
+    await this.#api.judgeUsage();
     if (!this.#repeat || random.chance(0.95)) return;
     await this.#pause(forgettingMs);
     meet("a repeat a minute later");
@@ -243,7 +244,7 @@ export class HttpCaller {
       const unixMs = { now: unixMsAt(nowMs()), start: unixMsAt(0) };
       for (const change of page.changes) {
         const wrongTime = hasTrueClocks ? timeFault(change, this.#asked, unixMs) : undefined;
-        const fault = authorFault(change, petId, this.#asked) ?? wrongTime;
+        const fault = authorFault(change, petId, this.#asked, this.#api) ?? wrongTime;
         if (fault) fail(`${path} shows ${JSON.stringify(change)}: ${fault}`);
       }
       changes.push(...page.changes);

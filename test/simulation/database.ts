@@ -38,7 +38,7 @@ export interface DatabaseFaults {
   overtaken: number;
 }
 
-interface Statement {
+export interface Statement {
   readonly sql: string;
   readonly bindings: readonly unknown[];
 }

@@ -7,6 +7,7 @@ import { ledgerTable } from "../../inventory-svc/stock/stock-rows.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { type Migration, migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
+import type { ApiKey } from "./caller-world.ts";
 import { Host, runIn, simulate } from "./virtual-time.ts";
 
 /** Under which all keys are made. */
@@ -17,7 +18,7 @@ export interface FirstState {
   readonly stock: Buffer;
   readonly keys: Buffer;
   /** A key for each caller, by its name. */
-  readonly apiKeys: ReadonlyMap<string, { readonly id: string; readonly key: string }>;
+  readonly apiKeys: ReadonlyMap<string, ApiKey>;
   readonly limitedAccount: string;
 }
 
@@ -52,7 +53,7 @@ function makeFirstState(): Promise<FirstState> {
       await stock(ledgerTable).update({ made_at: Date.now() }); // SQLite has gone by the clock of the machine
       const keys = await migrated("gateway", gatewayMigrations);
       const admin = createKeyAdmin(keys, Date.now);
-      const apiKeys = new Map<string, { id: string; key: string }>();
+      const apiKeys = new Map<string, ApiKey>();
       let limitedAccount = "";
       for (const name of [...Array.from({ length: 6 }, (_, i) => `caller-${i}`), "last", "limited"]) {
         const key = createKey("live", pepper);

@@ -11,6 +11,7 @@ export interface PastChange {
   readonly statusBefore: string | null;
   readonly statusAfter: string | null;
   readonly by: "you" | "other" | "internal" | "operator";
+  readonly keyId?: string;
   readonly requestId: string | null;
   readonly reason: string | null;
 }
@@ -29,6 +30,23 @@ interface State {
   readonly removed: boolean;
 }
 
+/** Whether a change has made an entry, has removed it or has left it one, as its kind says. */
+function isOfItsKind({ kind, quantityBefore, quantityAfter, statusBefore, statusAfter }: PastChange): boolean {
+  switch (kind) {
+    case "create":
+      return quantityBefore === null && quantityAfter !== null;
+    case "remove":
+      return quantityBefore !== null && quantityAfter === null;
+    case "status":
+      return quantityBefore === quantityAfter && statusBefore !== statusAfter;
+    case "set":
+    case "adjust":
+      return quantityBefore !== null && quantityAfter !== null && statusBefore === statusAfter;
+    default:
+      return kind === "import" && quantityAfter !== null;
+  }
+}
+
 const revisionOf = ({ etag }: Pick<PastChange, "etag">): bigint => BigInt(etag.slice(2, -1));
 
 /**
@@ -37,6 +55,8 @@ const revisionOf = ({ etag }: Pick<PastChange, "etag">): bigint => BigInt(etag.s
  */
 export function historyFault({ body }: Read, states: readonly State[], known: bigint): string | undefined {
   const { changes, isWhole } = body as PastChanges;
+  const odd = changes.find((change) => !isOfItsKind(change));
+  if (odd) return `${odd.etag} as ${odd.kind}`;
   const newest = changes[0] ? revisionOf(changes[0]) : 0n;
   if (newest < known) return `nothing of r${known}, which was known before`;
   for (const [i, change] of changes.entries()) {
@@ -59,16 +79,21 @@ export function historyFault({ body }: Read, states: readonly State[], known: bi
 
 /**
  * @param asked what the caller has asked for, by the id of the request
+ * @param keys the keys with which it has asked
  * @returns why a change of the past is not one of its caller, or tells too much of another one
  */
 export function authorFault(
-  { by, requestId, reason, quantityBefore, quantityAfter }: PastChange,
+  { by, keyId, requestId, reason, kind, quantityBefore, quantityAfter }: PastChange,
   petId: number,
   asked: ReadonlyMap<string, readonly AskedChange[]>,
+  keys: { readonly keyIdOf: (requestId: string) => string | undefined },
 ): string | undefined {
-  if (by !== "you") return requestId === null && reason === null ? undefined : `${by} with ${requestId} ${reason}`;
+  const ids = [keyId ?? null, requestId, reason];
+  if (by !== "you") return ids.every((id) => id === null) ? undefined : `${by} with ${ids}`;
   const change = asked.get(requestId ?? "")?.find((one) => one.petId === petId);
   if (!change) return `${requestId} has not asked for it`;
+  if (change.kind !== kind) return `${requestId} as ${kind}`;
+  if (keys.keyIdOf(requestId!) !== keyId) return `${requestId} with the key ${keyId}`;
   if (change.reason !== (reason ?? undefined)) return `${requestId} with the reason ${reason}, not ${change.reason}`;
   const isEffect =
     change.kind === "adjust"

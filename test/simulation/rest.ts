@@ -1,4 +1,5 @@
 /** What everything does again once all faults are over. */
+import { ownAccountLimit } from "../../gateway/admission/account-guard.ts";
 import { ApiSender } from "./api-sender.ts";
 import type { CallerWorld } from "./caller-world.ts";
 import { HttpCaller } from "./callers.ts";
@@ -32,6 +33,7 @@ export async function checkRest(world: CallerWorld, { hasRedis, restore }: RestO
   const caller = new CallerAtRest(world);
   for (const gateway of world.gateways) await caller.use(gateway);
   if (hasRedis) await checkLimits(world);
+  if (hasRedis && world.random.chance(0.2)) await checkGuard(world);
   if (world.random.chance(0.2)) await caller.waitForRestore(restore);
   await new ApiSender("last", world).rotateTwice();
 }
@@ -85,6 +87,20 @@ class CallerAtRest {
       else meet("a wait that a restore ended");
     }
   }
+}
+
+/** Gateways that share limits count together what an account asks about itself, to the request. */
+async function checkGuard(world: CallerWorld): Promise<void> {
+  await pause(1_000 * ownAccountLimit.duration); // what was asked before belongs to a window that is over
+  const sender = new ApiSender("last", world);
+  let admitted = 0;
+  for (let sent = 0; sent < ownAccountLimit.points + 5; sent++) {
+    const answer = await sender.send({ method: "GET", path: "/v1/rate_limit" }, world.timeoutMs);
+    if (typeof answer !== "string" && answer.status === 200) admitted += 1;
+  }
+  meet("a guard of an account that refused");
+  if (admitted === ownAccountLimit.points) return;
+  world.fail(`at rest, ${admitted} of ${ownAccountLimit.points} questions about an account were answered`);
 }
 
 /** Gateways that share limits count each other's requests, to the request. */

@@ -18,7 +18,7 @@ import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import type { Logger } from "../../runtime/log.ts";
 import { untilReady } from "../../runtime/process.ts";
-import { serveHttp } from "./http-calls.ts";
+import { serveHttp } from "./http-server.ts";
 import { RpcServer } from "./rpc-server.ts";
 import type { Network } from "./virtual-network.ts";
 import { Host, note, runIn } from "./virtual-time.ts";

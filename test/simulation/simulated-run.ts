@@ -10,6 +10,7 @@ import { meet, takeEvents } from "./events.ts";
 import { type FirstState, firstState, pepper } from "./first-state.ts";
 import { runInternalCaller, runWatch } from "./internal-callers.ts";
 import { judgeLimits, limitRules } from "./limits-oracle.ts";
+import { LookUps } from "./look-ups-oracle.ts";
 import { useNetwork } from "./mysql2-driver.ts";
 import { type AskedChange, type Commit, judge, type Read, type Version } from "./oracle.ts";
 import { type Fault, type FaultKind, isRolling, type Plan } from "./plan.ts";
@@ -53,6 +54,7 @@ export async function run(plan: Plan, print?: (line: string) => void): Promise<R
     ...judge(system),
     ...(plan.faults.length === 0 ? judgeWaits(system) : []),
     ...judgeLimits(system.limited, limitRules(plan, begun.limitedAccount)),
+    ...system.lookUps.judge(plan),
   ];
   system.close();
   return {
@@ -78,6 +80,7 @@ class System {
   readonly floors: { readonly atMs: number; readonly revision: bigint }[] = [];
   readonly changes: AskedChange[] = [];
   readonly reads: Read[] = [];
+  readonly lookUps = new LookUps();
   readonly violations: string[] = [];
   limited: readonly LimitedRequest[] = [];
   readonly #revoked = new Map<string, { readonly callMs: number; readonly returnMs: number }>();
@@ -120,10 +123,7 @@ class System {
     useServices(network, names);
     this.#openStock(this.#start.stock);
     this.#keys = this.#openDatabase("keys", this.#start.keys, 0xd2);
-    this.#keys.onRead = ({ sql, bindings: [hash] }, [row]) => {
-      const isMissed = /`key_hash` = \?/.test(sql) && row?.id == null;
-      if (isMissed && (hash as Buffer).length > 0) this.fail("a key that was never made was looked up");
-    };
+    this.#keys.onRead = (statement, [row]) => this.lookUps.note(statement, row);
     this.#keys.sqlite
       .prepare("update accounts set per_minute = ? where id = ?")
       .run(this.#plan.limit, this.#start.limitedAccount);
@@ -145,7 +145,7 @@ class System {
       get gateways() {
         return running.map((gateway) => gateway.running);
       },
-      keyOf: (name) => this.#start.apiKeys.get(name)!.key,
+      keyOf: (name) => this.#start.apiKeys.get(name)!,
       revoked: this.#revoked,
       isOver: () => this.#isOver,
       latest: () => this.commits.at(-1)!,

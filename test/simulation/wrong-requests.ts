@@ -1,5 +1,5 @@
 /** Requests that no caller should send, and what they get. */
-import type { HttpRequest } from "./http-calls.ts";
+import type { HttpRequest } from "./http-client.ts";
 
 type WrongRequest = Omit<HttpRequest, "headers"> & { readonly headers: Readonly<Record<string, string>> };
 
