@@ -14,9 +14,6 @@ const patienceMs = 45_000;
 /** Within this time a revoked key is dead everywhere, the way of an answer included. */
 export const revocationMs = 10_000 + 200;
 
-/** By then every gateway has written the use that it has counted. */
-const useWrittenMs = 31_000;
-
 /** What is not counted as use of an account. */
 const unchargedPaths = ["/v1/rate_limit", "/v1/usage"];
 
@@ -161,11 +158,9 @@ export class ApiSender {
     }
   }
 
-  /** Asks each gateway for the use of its account, where nothing fails: whoever answered a request, it counts once. */
-  async judgeUsage(): Promise<void> {
-    const { isServed, gateways, fail, timeoutMs } = this.#world;
-    if (!isServed) return;
-    await this.#pause(useWrittenMs);
+  /** Asks gateways for the use of its account: whoever answered a request, it counts once. */
+  async judgeUse(): Promise<void> {
+    const { gateways, fail, timeoutMs } = this.#world;
     for (const _ of gateways) {
       const answer = await this.send({ method: "GET", path: "/v1/usage" }, timeoutMs);
       if (typeof answer === "string" || answer.status !== 200) continue;

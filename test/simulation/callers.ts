@@ -69,7 +69,7 @@ export class HttpCaller {
       const isHeld = revoked.has(this.host.name) && random.chance(0.5);
       await this.#act(isHeld ? "waitForEntry" : random.weighted(kinds));
     }
-    await this.#api.judgeUsage();
+    this.#world.judgesOfUse.push(() => this.#api.judgeUse());
     if (!this.#repeat || random.chance(0.95)) return;
     await this.#pause(forgettingMs);
     meet("a repeat a minute later");

@@ -32,8 +32,9 @@ export async function checkRest(world: CallerWorld, { hasRedis, restore }: RestO
   await pause(quietMs);
   const caller = new CallerAtRest(world);
   for (const gateway of world.gateways) await caller.use(gateway);
+  if (world.isServed) for (const judgeUse of world.judgesOfUse) await judgeUse();
   if (hasRedis) await checkLimits(world);
-  if (hasRedis && world.random.chance(0.2)) await checkGuard(world);
+  if (hasRedis && world.random.chance(0.05)) await checkGuard(world);
   if (world.random.chance(0.2)) await caller.waitForRestore(restore);
   await new ApiSender("last", world).rotateTwice();
 }

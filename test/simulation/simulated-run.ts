@@ -152,6 +152,7 @@ class System {
       changes: this.changes,
       reads: this.reads,
       usedKeys: [],
+      judgesOfUse: [],
       // For an update whose body comes late, and before a repeat, it is looked up again.
       lookUpMs: faults.some(({ kind }) => /keys/.test(kind)) ? 2 * 2_000 : 0,
       isServed: faults.length === 0 || isRolling(this.#plan),
