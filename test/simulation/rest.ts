@@ -11,6 +11,9 @@ import { judgeWaits } from "./waits-oracle.ts";
 /** By then both sides of a lost connection know of it. */
 const quietMs = 20_000;
 
+/** By then every gateway has written the use that it has counted. */
+const useWrittenMs = 31_000;
+
 /** How long waits for one thing last without a change: one ends before the change comes, the other does not. */
 const waitSeconds = [1, 8];
 
@@ -32,7 +35,10 @@ export async function checkRest(world: CallerWorld, { hasRedis, restore }: RestO
   await pause(quietMs);
   const caller = new CallerAtRest(world);
   for (const gateway of world.gateways) await caller.use(gateway);
-  if (world.isServed) for (const judgeUse of world.judgesOfUse) await judgeUse();
+  if (world.isServed) {
+    await pause(useWrittenMs - quietMs);
+    for (const judgeUse of world.judgesOfUse) await judgeUse();
+  }
   if (hasRedis) await checkLimits(world);
   if (hasRedis && world.random.chance(0.05)) await checkGuard(world);
   if (world.random.chance(0.2)) await caller.waitForRestore(restore);
