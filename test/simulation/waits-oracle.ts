@@ -4,8 +4,8 @@ import type { History } from "./oracle.ts";
 /** How late a change may wake a request that waits for it. */
 const wakeMs = 1_200;
 
-/** Timers may end so much early. */
-const earlyMs = 1;
+/** Timers may end so much early: Node cuts the fraction off their length, and counts from a whole millisecond. */
+const earlyMs = 2;
 
 /** @returns the requests that were woken without a change, or not woken in time by one, in a run without faults */
 export function judgeWaits({ commits, reads }: Pick<History, "commits" | "reads">): string[] {
