@@ -356,6 +356,10 @@ class Session {
       if (this.#isOver || this.#isUndone) server.unlock(this); // it ended, or was undone, while it waited
       if (this.#isOver) return undefined;
       if (this.#hearsOfUndo()) throw deadlock;
+      if (server.isReadOnly && table) {
+        server.unlock(this);
+        throw readOnly; // it was demoted while this session waited
+      }
     }
     const replayed = this.#written ?? [];
     if (table !== undefined) note(`${server.host.name} ${sql} ${show(statement.bindings)}`);
