@@ -98,6 +98,9 @@ interface Result {
   readonly error?: { readonly status: number };
 }
 
+/** Whether what a request got in place of a 200 is an answer, and not the fault of a connection. */
+const isStatus = (what: string) => /^\d{3}$/.test(what);
+
 /** All that these requests may get, whatever is killed. */
 const allowedStatuses = [200, 503, 504];
 
@@ -177,7 +180,7 @@ export async function recordHistory(
       const { code, message } = error as Error & { code?: string };
       const what = code ?? message;
       refusals[what] = (refusals[what] ?? 0) + 1;
-      if (!/^\d{3}$/.test(what)) brokenConnections.push({ gateway, callMs, returnMs: nowMs(), what });
+      if (!isStatus(what)) brokenConnections.push({ gateway, callMs, returnMs: nowMs(), what });
       return what;
     } finally {
       counts.slowestMs = Math.max(counts.slowestMs, clock.nowMs - startedMs);
@@ -206,7 +209,7 @@ export async function recordHistory(
       const outcome: Attempt["outcome"] =
         result && etag && !result.error
           ? { kind: "done", revision: BigInt(etag.slice(2, -1)), quantity: result.quantity! }
-          : { kind: "unknown", isAnswered: isAnswered || /^\d/.test(String(answer)) };
+          : { kind: "unknown", isAnswered: isAnswered || isStatus(answer) };
       const got = isAnswered ? String(result?.error?.status ?? 200) : String(answer);
       attempts.push({ callMs, returnMs: nowMs(), outcome, answer: got });
     }

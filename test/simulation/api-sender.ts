@@ -158,7 +158,7 @@ export class ApiSender {
     }
   }
 
-  /** Asks gateways for the use of its account: whoever answered a request, it counts once. */
+  /** Asks gateways for the use of its account. Each request counts once, whichever gateway has answered it. */
   async judgeUse(): Promise<void> {
     const { gateways, fail, timeoutMs } = this.#world;
     for (const _ of gateways) {

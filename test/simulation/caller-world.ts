@@ -41,7 +41,7 @@ export interface CallerWorld {
   readonly reads: Read[];
   /** The values of Idempotency-Key that callers have used. */
   readonly usedKeys: string[];
-  /** Each compares what is told of a caller's use with what it has sent, once every gateway has written that. */
+  /** Each compares the requests of a caller with the use of its account, when gateways have written that. */
   readonly judgesOfUse: (() => Promise<void>)[];
   readonly fail: (what: string) => void;
 }

@@ -59,12 +59,12 @@ export class HttpClient {
         isLeaving = true;
         resolve("left");
         if (!opened) return;
-        // The server hears of the end at once, and that nobody is there when it sends something.
+        // The server learns of the end at once. When it sends something, it learns that nobody is there.
         opened.send(null);
         opened.onMessage = () => opened?.close();
       };
-      const { leavesAfterMs = Number.POSITIVE_INFINITY } = request;
-      const stay = at(host, nowMs() + leavesAfterMs, leave);
+      const { leavesAfterMs } = request;
+      const stay = leavesAfterMs === undefined ? () => {} : at(host, nowMs() + leavesAfterMs, leave);
       const use = (end: End<Bytes>) => {
         opened = end;
         if (isLeaving) return end.close();
