@@ -79,6 +79,7 @@ const alertsOf: Readonly<Record<FaultName, { readonly fire: readonly string[]; r
     fire: ["GatewayUpdatesUnknown", "DatabaseConnectionsExhausted", "GatewayListNotChecked", "TierNotReady", ...errors],
     may: ["InventoryDatabaseAway", "InventoryQueueNearBound", "InventorySlowCommits", ...latency],
   },
+  "one of several services loses its database": { fire: ["ProcessNotReady"] },
   "a certificate is not renewed": { fire: ["CertificateExpiresSoon"] },
   "the database server forgets commits in a crash": { fire: ["DatabaseNotSafe"] },
   "the database of the stock has lost changes": {

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { createAuthority } from "../support/certificates.ts";
+import { startLink } from "../support/link.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import { holdWriteLock, openStock } from "../support/open-stock.ts";
 import { startProcess } from "../support/processes.ts";
@@ -97,30 +98,28 @@ export const faults = {
     links.stock.silence();
     return async () => links.stock.mend();
   },
-  "a certificate is not renewed": async ({ system, prometheus, targets }) => {
+  "one of several services loses its database": async (watched) => {
+    await using starting = new AsyncDisposableStack();
+    const link = await startLink(starting, watched.database.port);
+    const url = new URL(watched.system.databaseUrls.inventory);
+    url.port = String(link.port);
+    await startFurtherService(starting, watched, { INVENTORY_DATABASE_URL: url.href });
+    link.cut();
+    const started = starting.move();
+    return () => started.disposeAsync();
+  },
+  "a certificate is not renewed": async (watched) => {
     await using starting = new AsyncDisposableStack();
     const { cert, key, ca } = await (await createAuthority(starting)).issue({ names: ["DNS:inventory.internal"] });
-    const listen = "127.0.0.1:0";
-    const more = await startProcess({
-      name: "inventory-svc with TLS",
-      script: "inventory-svc/main.ts",
-      env: {
-        INVENTORY_LISTEN: listen,
-        INVENTORY_ADMIN_LISTEN: listen,
-        INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
-        INVENTORY_TLS_CERT: cert,
-        INVENTORY_TLS_KEY: key,
-        INVENTORY_TLS_CLIENT_CA: ca,
-        INVENTORY_TLS_ROLES: "spiffe://petstore/gateway=writer",
-      },
+    await startFurtherService(starting, watched, {
+      INVENTORY_DATABASE_URL: watched.system.databaseUrls.inventory,
+      INVENTORY_TLS_CERT: cert,
+      INVENTORY_TLS_KEY: key,
+      INVENTORY_TLS_CLIENT_CA: ca,
+      INVENTORY_TLS_ROLES: "spiffe://petstore/gateway=writer",
     });
-    starting.defer(async () => void (await more.stop()));
-    await prometheus.watch({ ...targets, "inventory-svc": [...targets["inventory-svc"], more.admin] });
     const started = starting.move();
-    return async () => {
-      await unwatch(prometheus, targets, "inventory-svc-3");
-      await started.disposeAsync();
-    };
+    return () => started.disposeAsync();
   },
   "the database server forgets commits in a crash": async ({ database }) => {
     await setGlobal(database.url(""), "innodb_flush_log_at_trx_commit = 2");
@@ -165,6 +164,23 @@ export const faults = {
 } satisfies Record<string, Fault>;
 
 export type FaultName = keyof typeof faults;
+
+/** Starts a third service, to which no gateway connects. It is stopped, and no longer scraped, with the stack. */
+async function startFurtherService(
+  stack: AsyncDisposableStack,
+  { prometheus, targets }: WatchedSystem,
+  env: Record<string, string>,
+): Promise<void> {
+  const listen = "127.0.0.1:0";
+  const service = await startProcess({
+    name: "a further inventory-svc",
+    script: "inventory-svc/main.ts",
+    env: { LOG_LEVEL: "fatal", INVENTORY_LISTEN: listen, INVENTORY_ADMIN_LISTEN: listen, ...env },
+  });
+  stack.defer(async () => void (await service.stop()));
+  stack.defer(() => unwatch(prometheus, targets, "inventory-svc-3"));
+  await prometheus.watch({ ...targets, "inventory-svc": [...targets["inventory-svc"], service.admin] });
+}
 
 /** Scrapes the usual targets alone again, and waits until a further instance is forgotten. */
 async function unwatch(prometheus: Prometheus, targets: Targets, instance: string): Promise<void> {
