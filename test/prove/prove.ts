@@ -31,6 +31,8 @@ const pets = 8;
 const feltMs = 250;
 /** With fewer seeds, or fewer kills that any caller noticed, a run without a violation says too little. */
 const floor = { seeds: 50, felt: 20 };
+/** Violations that the console shows; the report has more. */
+const shown = 10;
 const startedAt = new Date().toISOString();
 // A run that fails must not leave an older report behind.
 const names = ["history.ndjson", "faults.ndjson", "seeds.ndjson", "report.json", "timeline.html"] as const;
@@ -107,7 +109,9 @@ write("timeline.html", timeline(report, operations, kills));
 console.log(
   `${report.verdict}: ${seeds} seeds, ${operations.length} operations, ${felt} of ${kills.length} kills felt, ${Object.keys(seldom).length} events met too seldom`,
 );
-console.log(violations.slice(0, 10).join("\n"));
+console.log(violations.slice(0, shown).join("\n"));
+const more = broken.simulated.length + broken.processes.length - shown;
+if (more > 0) console.log(`and ${more} more`);
 console.log(`The report: ${options.report}`);
 process.exitCode = violations.length > 0 ? 1 : isEnough ? 0 : 2;
 

@@ -36,6 +36,25 @@ export function formFaults({ status, headers, body }: Answer): string[] {
   return faults.length > 0 ? faults : limitFaults(status, headers);
 }
 
+/**
+ * @param unixMs when the request began and when its answer came, by the clock of the day
+ * @returns why `X-RateLimit-Reset` is not the end of the window that has the least left
+ */
+export function resetFault(headers: Answer["headers"], unixMs: { readonly call: number; readonly return: number }) {
+  const { ratelimit, "x-ratelimit-remaining": left, "x-ratelimit-reset": reset } = headers;
+  const windows = [...String(ratelimit).matchAll(/"[\w-]+";r=(\d+);t=(\d+)/g)].filter(([, r]) => r === left);
+  const isEnd = windows.some(([, , seconds]) => {
+    const endMs = 1_000 * (Number(reset) - Number(seconds));
+    return endMs > unixMs.call - resetSlackMs && endMs < unixMs.return + resetSlackMs;
+  });
+  return isEnd
+    ? undefined
+    : `the reset at ${reset}, ${reset && Number(reset) - unixMs.call / 1_000} s on: ${ratelimit}`;
+}
+
+/** Both are whole seconds, and the clock of Redis is read before its answer comes. */
+const resetSlackMs = 2_000;
+
 function isError(body: string, status: number): boolean {
   try {
     const error: unknown = JSON.parse(body);

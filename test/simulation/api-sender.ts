@@ -1,9 +1,10 @@
 /** Sends requests to the public API with the key of a caller, and judges what every answer has. */
-import { formFaults } from "./answer-form.ts";
+import { formFaults, resetFault } from "./answer-form.ts";
 import type { ApiKey, CallerWorld, LimitedRequest } from "./caller-world.ts";
 import { meet } from "./events.ts";
 import { type HttpAnswer, HttpClient, type HttpOutcome, type HttpRequest } from "./http-client.ts";
-import { at, Host, note, nowMs } from "./virtual-time.ts";
+import type { SimulatedProcess } from "./simulated-processes.ts";
+import { at, Host, note, nowMs, unixMsAt } from "./virtual-time.ts";
 
 /** The longest time of a request, with what its connection and this simulation add. */
 const slackMs = 1_500;
@@ -14,8 +15,13 @@ const patienceMs = 45_000;
 /** Within this time a revoked key is dead everywhere, the way of an answer included. */
 export const revocationMs = 10_000 + 200;
 
+const rotation = { method: "POST", path: "/v1/keys/rotate" } as const;
+
 /** What is not counted as use of an account. */
 const unchargedPaths = ["/v1/rate_limit", "/v1/usage"];
+
+/** So long after a gateway has begun to leave, a client may still go on with a connection that it has kept. */
+const leavingMs = 1_000;
 
 /** A caller of the public API, with its key. */
 export class ApiSender {
@@ -44,9 +50,11 @@ export class ApiSender {
     request: Omit<HttpRequest, "headers"> & { readonly headers?: object },
     limitMs: number,
   ): Promise<HttpOutcome> {
-    const { network, random, gateways, fail } = this.#world;
-    const ready = gateways.filter(({ isReady }) => isReady);
-    const { host } = random.pick(ready.length > 0 ? ready : gateways);
+    const { network, random, gateways, fail, hasTrueClocks } = this.#world;
+    const mayUse = ({ isReady, leavesMs = Number.NEGATIVE_INFINITY, host }: SimulatedProcess) =>
+      isReady || (nowMs() < leavesMs + leavingMs && this.#client.keeps(host.name));
+    const usable = gateways.filter(mayUse);
+    const { host, leavesMs } = random.pick(usable.length > 0 ? usable : gateways);
     const key = this.#oldKey !== undefined && random.chance(0.2) ? this.#oldKey : this.#key;
     const headers = { authorization: `Bearer ${key.key}`, "x-request-id": this.newId(), ...request.headers };
     this.#keyIds.set(headers["x-request-id"], key.id);
@@ -54,7 +62,8 @@ export class ApiSender {
     const before = { standstillMs: standstillMs(), heldMs: network.heldMs(this.host, host) };
     const latestMs = limitMs + this.#world.lookUpMs + slackMs;
     const startedMs = nowMs();
-    const isCharged = !unchargedPaths.includes(request.path);
+    const isOwnKey = request.raw === undefined && headers.authorization === `Bearer ${key.key}`;
+    const isCharged = isOwnKey && !unchargedPaths.includes(request.path);
     if (isCharged) this.#sent += 1;
     const answer = this.#client.send(host.name, { leavesAfterMs: patienceMs, ...request, headers });
     // A read may wait for a long answer as well, which takes a time-out when its stream falls silent.
@@ -85,10 +94,17 @@ export class ApiSender {
       if (isCharged && outcome.status < 500 && outcome.status !== 401) this.#served += 1;
       for (const fault of formFaults(outcome)) fail(`${request.method} ${request.path}: ${fault}`);
       const id = outcome.headers["x-request-id"];
-      if (id !== headers["x-request-id"]) fail(`${request.method} ${request.path} got the answer of ${id}`);
+      const isOwn = id === headers["x-request-id"] || request.raw !== undefined;
+      if (!isOwn) fail(`${request.method} ${request.path} got the answer of ${id}`);
       // What the way of an answer has held up was true when the answer was given.
       const isLate = network.heldMs(this.host, host) > before.heldMs;
-      if (headers.authorization === `Bearer ${key.key}`) this.#judgeKey(request, outcome, isLate ? startedMs : nowMs());
+      const times = { call: unixMsAt(startedMs), return: unixMsAt(nowMs()) };
+      const wrongReset = hasTrueClocks ? resetFault(outcome.headers, times) : undefined;
+      if (wrongReset) fail(`${request.method} ${request.path} of ${startedMs.toFixed(0)}: ${wrongReset}`);
+      if (leavesMs !== undefined && outcome.headers.connection !== "close") {
+        fail(`${request.method} ${request.path} keeps its connection to ${host.name}, which leaves`);
+      } else if (leavesMs !== undefined) meet("a request to a gateway that leaves");
+      if (isOwnKey) this.#judgeKey(request, outcome, isLate ? startedMs : nowMs());
     }
     return outcome;
   }
@@ -123,13 +139,13 @@ export class ApiSender {
   async rotate(): Promise<void> {
     this.#oldKey = undefined; // even without an answer, it may end now
     const key = this.#key;
-    const answer = await this.send({ method: "POST", path: "/v1/keys/rotate" }, 15_000);
+    const answer = await this.send(rotation, 15_000);
     if (typeof answer === "string" || answer.status !== 201) return;
     meet("a rotated key");
     const { keyId, key: newKey, expiresAt } = JSON.parse(answer.body);
     if (expiresAt !== null)
       this.#world.fail(`the key of ${this.host.name}, which had no end, has one after a rotation`);
-    this.#key = { id: keyId, key: newKey };
+    this.#key = { ...key, id: keyId, key: newKey };
     this.#oldKey = key;
   }
 
@@ -141,11 +157,10 @@ export class ApiSender {
     const keys = [this.#key];
     const { random } = this.#world;
     if (random.chance(0.5)) {
-      const leaving = { method: "POST", path: "/v1/keys/rotate", leavesAfterMs: random.between(1, 30) } as const;
-      await this.send(leaving, 15_000);
+      await this.send({ ...rotation, leavesAfterMs: random.between(1, 30) }, 15_000);
       await this.#pause(1_000);
     }
-    for (let rotation = 0; rotation < 2; rotation++) {
+    for (let rotations = 0; rotations < 2; rotations++) {
       await this.rotate();
       keys.push(this.#key);
     }
@@ -156,6 +171,12 @@ export class ApiSender {
       const status = typeof answer === "string" ? answer : answer.status;
       if (status !== (i === 0 ? 401 : 200)) this.#world.fail(`key ${i + 1} of two rotations got ${status}`);
     }
+    // The last one is in use, so the one before cannot get another one in its place.
+    const headers = { authorization: `Bearer ${keys[1]!.key}` };
+    const answer = await this.#client.send(this.#world.gateways[0]!.host.name, { ...rotation, headers });
+    const { status, body } = answer as HttpAnswer;
+    if (status !== 409)
+      this.#world.fail(`the rotation of a key whose successor is in use got ${status ?? answer} ${body}`);
   }
 
   /** Asks gateways for the use of its account. Each request counts once, whichever gateway has answered it. */
@@ -178,24 +199,38 @@ export class ApiSender {
     return typeof answer === "string" ? Number.NaN : Number(/"day";r=(\d+)/.exec(answer.headers.ratelimit ?? "")?.[1]);
   }
 
-  /** Sends more requests than it may, until the run is over. @returns what became of each */
+  /** Sends more requests than it may, some of them at once, until the run is over. @returns what became of each */
   async hammer(): Promise<readonly LimitedRequest[]> {
-    const { random, isOver } = this.#world;
+    const { random, isOver, minuteEndMs } = this.#world;
     const sent: LimitedRequest[] = [];
-    const isPatient = random.chance(0.5);
+    const patience = random.pick(["none", "a second", "the minute"]);
+    if (random.chance(0.5)) {
+      const callMs = nowMs();
+      await this.rotate();
+      sent.push({ callMs, returnMs: nowMs(), status: 0, code: "", left: Number.NaN, waitSeconds: Number.NaN });
+    }
     while (!isOver()) {
       // A question about the limits is not counted.
       if (random.chance(0.05)) await this.send({ method: "GET", path: "/v1/rate_limit" }, this.#world.timeoutMs);
-      const callMs = nowMs();
-      const answer = await this.send({ method: "GET", path: "/v1/inventory/1" }, this.#world.timeoutMs);
-      const code = typeof answer === "string" ? answer : answer.status === 429 ? JSON.parse(answer.body).code : "";
-      const { status = 0, headers = {} } = answer as Partial<HttpAnswer>;
-      const left = Number(/"minute";r=(\d+)/.exec(headers.ratelimit ?? "")?.[1]);
-      sent.push({ callMs, returnMs: nowMs(), status, code, left, waitSeconds: Number(headers["retry-after"]) });
-      if (code === "api_key_banned") meet("a ban");
-      await this.#pause(status === 429 && isPatient ? 1_000 : random.between(1, 100));
+      const atOnce = random.chance(0.5) ? 1 : 2 + random.below(3);
+      const answers = await Promise.all(Array.from({ length: atOnce }, () => this.#readLimited()));
+      sent.push(...answers);
+      if (patience === "none") await this.#pause(random.between(1, 100));
+      else if (answers.every(({ status }) => status !== 429)) await this.#pause(random.between(1, 200));
+      else if (patience === "a second") await this.#pause(1_000);
+      else await this.#pause(minuteEndMs(nowMs()) + 1 - nowMs());
     }
     return sent;
+  }
+
+  async #readLimited(): Promise<LimitedRequest> {
+    const callMs = nowMs();
+    const answer = await this.send({ method: "GET", path: "/v1/inventory/1" }, this.#world.timeoutMs);
+    const code = typeof answer === "string" ? answer : answer.status === 429 ? JSON.parse(answer.body).code : "";
+    if (code === "api_key_banned") meet("a ban");
+    const { status = 0, headers = {} } = answer as Partial<HttpAnswer>;
+    const left = Number(/"minute";r=(\d+)/.exec(headers.ratelimit ?? "")?.[1]);
+    return { callMs, returnMs: nowMs(), status, code, left, waitSeconds: Number(headers["retry-after"]) };
   }
 
   #pause(ms: number): Promise<void> {

@@ -347,6 +347,49 @@ const lostOrStale: readonly PlantedFault[] = [
     find: "of source.load(this.#last)) {",
     replace: "of source.load(this.#chunks.at(-1)?.petIds.at(-1))) {",
   },
+  {
+    promise: 2,
+    what: "a check of very many changes shows what it has so far, and wakes nobody for it",
+    file: "gateway/inventory/list/stock-list.ts",
+    find: '      this.#snapshot = whole;\n      this.#partial = next;\n      return "more";',
+    replace: '      this.#snapshot = next;\n      return "more";',
+  },
+  {
+    promise: 1,
+    what: "an update whose stream broke is answered with 503 while late bytes may still have it made",
+    file: "client/change-sessions.ts",
+    find: "        if (!error.mayHaveHappened || happensOnce(request)) end(forAll(request, error));",
+    replace: "        end(forAll(request, error));",
+  },
+  {
+    promise: 1,
+    what: "adjustments of the public API are made whatever revision their ifMatch names",
+    file: "gateway/inventory/stock-client.ts",
+    find: "        return { petId, delta, expectedRevisions: precondition?.revisions, reason };",
+    replace: "        return { petId, delta, reason };",
+  },
+  {
+    promise: 2,
+    what: "the gzip body of a newer list goes out with the ETag of the list that was read before",
+    file: "gateway/inventory/reads/read-handlers.ts",
+    find: "    return list.gzipOf(snapshot).then(({ etag, body }) => ({ headers: [...headersOf(etag), ...gzipCoding], body }));",
+    replace: "    return list.gzipOf(snapshot).then(({ body }) => ({ headers: [...headers, ...gzipCoding], body }));",
+  },
+  {
+    promise: 2,
+    what: "when old removals of a chunk are forgotten, its newer removals go with them",
+    file: "gateway/inventory/list/chunk.ts",
+    find: "    else if (revision > floor) {\n      kept.push(at);\n      if (revision < minRemovalRevision) minRemovalRevision = revision;\n    }\n",
+    replace: "",
+  },
+  {
+    promise: 2,
+    what: "a page of the list as gzip begins with a bracket and a comma where it begins with a whole chunk",
+    file: "gateway/inventory/list/page.ts",
+    find: "  const isWhole = (i: number) => views[i]!.length === slices[i]!.chunk.json.length;",
+    replace:
+      "  const isWhole = (i: number) => slices[i]!.from === 0 && slices[i]!.to === slices[i]!.chunk.petIds.length;",
+  },
 ];
 
 export const plantedFaults: readonly PlantedFault[] = [...lostOrStale, ...brokenRules];

@@ -7,8 +7,12 @@ import type { Network } from "./virtual-network.ts";
 /** Entries that internal callers make and remove. */
 export const movingPets = [20, 21, 22];
 
+/** An entry that is there from the start, and that nobody changes where a plan has fewer pets. */
+export const unchangedPet = 12;
+
 export interface ApiKey {
   readonly id: string;
+  readonly accountId: string;
   readonly key: string;
 }
 
@@ -28,11 +32,15 @@ export interface CallerWorld {
   readonly keyedTimeoutMs: number;
   /** How long the look-up of a key may take. */
   readonly lookUpMs: number;
+  /** When the minute of the account with a low limit ends that runs at a time. */
+  readonly minuteEndMs: (atMs: number) => number;
   readonly isOver: () => boolean;
   /** The latest change of the stock. */
   readonly latest: () => Commit;
   /** Whether nothing happens that a caller may notice. */
   readonly isServed: boolean;
+  /** Whether the past of entries is kept. */
+  readonly keepsHistory: boolean;
   /** Whether what was recorded of changes is never lost. */
   readonly keepsRecords: boolean;
   /** Whether no clock of the day is set. */

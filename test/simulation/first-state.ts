@@ -17,7 +17,7 @@ export const pepper = "a pepper of the simulation, which is long enough";
 export interface FirstState {
   readonly stock: Buffer;
   readonly keys: Buffer;
-  /** A key for each caller, by its name. */
+  /** A key for each caller, by its name. That of `reader` may not write; that of `spent` has a low limit. */
   readonly apiKeys: ReadonlyMap<string, ApiKey>;
   readonly limitedAccount: string;
 }
@@ -55,16 +55,17 @@ function makeFirstState(): Promise<FirstState> {
       const admin = createKeyAdmin(keys, Date.now);
       const apiKeys = new Map<string, ApiKey>();
       let limitedAccount = "";
-      for (const name of [...Array.from({ length: 6 }, (_, i) => `caller-${i}`), "last", "limited"]) {
+      const names = [...Array.from({ length: 6 }, (_, i) => `caller-${i}`), "last", "reader", "spent", "limited"];
+      for (const name of names) {
         const key = createKey("live", pepper);
         const { keyId, accountId } = await admin.issue({
           account: name,
           plan: "enterprise",
-          limits: { perMinute: 1_000_000, perDay: 100_000_000 },
-          scopes: ["inventory:read", "inventory:write", "keys:rotate"],
+          limits: { perMinute: name === "spent" ? 3 : 1_000_000, perDay: 100_000_000 },
+          scopes: name === "reader" ? ["inventory:read"] : ["inventory:read", "inventory:write", "keys:rotate"],
           ...storedKey(key, pepper),
         });
-        apiKeys.set(name, { id: keyId, key });
+        apiKeys.set(name, { id: keyId, accountId, key });
         limitedAccount = accountId; // the last one
       }
       return { stock: await imageOf(stock), keys: await imageOf(keys), apiKeys, limitedAccount };

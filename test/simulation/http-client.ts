@@ -11,6 +11,10 @@ export interface HttpRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | undefined;
+  /** Whether the body comes in chunks; by default some do. */
+  readonly isChunked?: boolean | undefined;
+  /** The bytes to send in place of all that, for what is no HTTP. */
+  readonly raw?: string | undefined;
   /** How long after its head the body is sent. */
   readonly bodyDelayMs?: number | undefined;
   /** Whether the client ends its side after the request, and still waits for its answer. */
@@ -83,13 +87,19 @@ export class HttpClient {
         };
         end.onClose = () => resolve("broken");
       };
-      const kept = this.#idle.get(address);
+      const kept = this.keeps(address) ? this.#idle.get(address) : undefined;
       this.#idle.delete(address);
-      if (kept && !kept.isClosed && !kept.peer.isClosed) {
+      if (kept) {
         meet("a further request on a connection");
         use(kept);
       } else this.#network.connect<Bytes>(host, address, use, () => resolve("refused"));
     });
+  }
+
+  /** Whether a connection to a gateway is kept. */
+  keeps(address: string): boolean {
+    const kept = this.#idle.get(address);
+    return kept !== undefined && !kept.isClosed && !kept.peer.isClosed;
   }
 
   #keep(address: string, end: End<Bytes>): void {
@@ -102,10 +112,15 @@ export class HttpClient {
   }
 
   /** Writes a request, sometimes piece by piece. @returns when its last bytes are sent */
-  #write(end: End<Bytes>, { method, path, headers, body = "", bodyDelayMs = 0, halfCloses }: HttpRequest): number {
+  #write(end: End<Bytes>, request: HttpRequest): number {
     const random = this.#random;
+    const { method, path, headers, body = "", raw, bodyDelayMs = 0, halfCloses } = request;
+    if (raw !== undefined) {
+      end.send(Buffer.from(raw));
+      return nowMs();
+    }
     const length = Buffer.byteLength(body);
-    const isChunked = length > 0 && random.chance(chunkedShare);
+    const isChunked = request.isChunked ?? (length > 0 && random.chance(chunkedShare));
     const framing = isChunked
       ? { "transfer-encoding": "chunked" }
       : length > 0 || method !== "GET"

@@ -1,12 +1,12 @@
 /** Judges the limits of an account by what became of its requests. */
-import { phaseMsOf } from "../../gateway/limits/limit-rule.ts";
+import { indexAt, lengthsMs, phaseMsOf } from "../../gateway/limits/limit-rule.ts";
 import type { LimitedRequest } from "./caller-world.ts";
 import type { Plan } from "./plan.ts";
 import { unixMsAt } from "./virtual-time.ts";
 
 export interface LimitRules {
-  /** Requests in a minute. */
-  readonly limit: number;
+  /** Requests in a minute and in a day. */
+  readonly limits: readonly number[];
   /** Unix milliseconds of a moment of the run, by the clock of Redis. */
   readonly unixMs: (atMs: number) => number;
   readonly phaseMs: number;
@@ -17,8 +17,6 @@ export interface LimitRules {
   /** How much later than Redis a gateway may take a window for over that it knows to be spent, in milliseconds. */
   readonly lateMs: number;
 }
-
-const minuteMs = 60_000;
 
 /** By how much the end that a caller is told may differ from that of its window, the way of the answer included. */
 const toldMs = 3_000;
@@ -33,15 +31,20 @@ const firstBanSeconds = 300;
 const tellingMs = 3_000;
 
 /** Refusals that none counts, within a second after the begin of a minute. */
-const uncounted = 40;
+const uncounted = 60;
+
+/** @returns when a minute of an account ends that runs at a time of the run */
+export function minuteEndMs(atMs: number, account: string): number {
+  return atMs + lengthsMs[0] - ((unixMsAt(atMs) + phaseMsOf(account)) % lengthsMs[0]);
+}
 
 /** What the faults of a plan allow of its limits. */
-export function limitRules({ limit, faults, hasRedis, gateways }: Plan, account: string): LimitRules {
+export function limitRules({ limit, limitPerDay, faults, hasRedis, gateways }: Plan, account: string): LimitRules {
   const concerned = faults.filter(({ kind }) => /Redis|a gateway$|a clock|keys|pepper/.test(kind));
   // A clock of Redis that is set back begins the window before again, and then this one.
   const clocks = faults.filter(({ kind }) => kind === "set a clock");
   return {
-    limit,
+    limits: [limit, limitPerDay],
     phaseMs: phaseMsOf(account),
     unixMs: unixMsAt,
     alone: hasRedis ? 0 : gateways,
@@ -50,53 +53,84 @@ export function limitRules({ limit, faults, hasRedis, gateways }: Plan, account:
   };
 }
 
+/** A request with the windows that it may belong to: for each length, those of its begin and its end. */
+interface Placed extends LimitedRequest {
+  readonly windows: readonly (readonly [from: number, to: number])[];
+  /** Whether it was admitted, in windows that are known. */
+  readonly isAdmitted: boolean;
+  /** Whether it may have been admitted. */
+  readonly mayCount: boolean;
+}
+
 /** @returns what contradicts the limits */
 export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRules): string[] {
-  const { limit, unixMs, phaseMs, alone, faults, lateMs } = rules;
+  const { limits, unixMs, phaseMs, alone, faults, lateMs } = rules;
   const isExact = alone === 0 && faults === 0;
-  const windowOf = (atMs: number) => Math.floor((unixMs(atMs) + phaseMs) / minuteMs);
+  const placed = requests.map((request): Placed => {
+    const { callMs, returnMs, status } = request;
+    const windows = lengthsMs.map((lengthMs) => {
+      return [
+        indexAt(unixMs(callMs - lateMs), phaseMs, lengthMs),
+        indexAt(unixMs(returnMs), phaseMs, lengthMs),
+      ] as const;
+    });
+    const isAdmitted = status !== 0 && status !== 429 && status !== 503 && windows.every(([from, to]) => from === to);
+    return { ...request, windows, isAdmitted, mayCount: status !== 429 };
+  });
+  /** How many others of the window of a request were admitted before it, and how many may have been. */
+  const before = (request: Placed, w: number) => {
+    const window = request.windows[w]![0];
+    let [least, most] = [0, 0];
+    for (const other of placed) {
+      if (other === request || !other.mayCount || !other.windows[w]!.includes(window)) continue;
+      if (other.isAdmitted && other.returnMs <= request.callMs) least += 1;
+      if (other.callMs <= request.returnMs) most += 1;
+    }
+    return { least, most };
+  };
   const violations: string[] = [];
-  const admitted = new Map<number, number>();
-  const perhaps = new Map<number, number>();
-  for (const { callMs, returnMs, status, code, left, waitSeconds } of requests) {
-    const window = windowOf(callMs);
-    const isSure = window === windowOf(returnMs) && window === windowOf(callMs - lateMs);
-    const count = (counts: Map<number, number>, place: number) => counts.set(place, (counts.get(place) ?? 0) + 1);
-    if (status === 429) {
-      if (isExact && isSure && code === "rate_limit_exceeded") {
-        const most = (admitted.get(window) ?? 0) + (perhaps.get(window) ?? 0);
-        if (most < limit) violations.push(`a request of ${callMs.toFixed(0)} got 429 after ${most} of ${limit}`);
-        const restMs = (window + 1) * minuteMs - phaseMs - unixMs(callMs);
-        if (Math.abs(waitSeconds * 1_000 - restMs) > toldMs) {
-          violations.push(`a request of ${callMs.toFixed(0)} was told to wait ${waitSeconds} s of ${restMs} ms`);
-        }
-      }
-    } else if (isSure && status !== 0 && status !== 503) {
-      count(admitted, window);
-      const least = admitted.get(window)!;
-      const most = least + (perhaps.get(window) ?? 0);
-      if (isExact && status === 200 && (left > limit - least || left < limit - most)) {
-        violations.push(`a request of ${callMs.toFixed(0)} left ${left} after ${most} of ${limit}`);
-      }
-    } else for (const place of new Set([window, windowOf(returnMs)])) count(perhaps, place);
+  for (const request of isExact ? placed : []) {
+    const { callMs, status, code, left, waitSeconds, windows, isAdmitted } = request;
+    const what = `a request of ${callMs.toFixed(0)}`;
+    if (isAdmitted && status === 200) {
+      const { least, most } = before(request, 0);
+      const mayBeLeft = left < limits[0]! - least && left >= limits[0]! - most - 1;
+      if (!mayBeLeft) violations.push(`${what} left ${left} after ${least} to ${most} of ${limits[0]}`);
+    }
+    if (code !== "rate_limit_exceeded" || windows.some(([from, to]) => from !== to)) continue;
+    const spent = lengthsMs.flatMap((lengthMs, w) => (before(request, w).most >= limits[w]! ? [{ lengthMs, w }] : []));
+    if (spent.length === 0) violations.push(`${what} got 429 after ${before(request, 0).most} of ${limits[0]}`);
+    const restsMs = spent.map(({ lengthMs, w }) => (windows[w]![0] + 1) * lengthMs - phaseMs - unixMs(callMs));
+    if (spent.length > 0 && restsMs.every((restMs) => Math.abs(waitSeconds * 1_000 - restMs) > toldMs)) {
+      violations.push(`${what} was told to wait ${waitSeconds} s of ${restsMs} ms`);
+    }
   }
-  const most = limit * (1 + faults) + alone; // shares are rounded up
-  for (const [, count] of admitted) {
-    if (count > most) violations.push(`${count} requests of a minute were admitted, more than ${most}`);
+  for (const [w, limit] of limits.entries()) {
+    const admitted = new Map<number, number>();
+    for (const { isAdmitted, windows } of placed) {
+      if (isAdmitted) admitted.set(windows[w]![0], (admitted.get(windows[w]![0]) ?? 0) + 1);
+    }
+    const most = limit * (1 + faults) + alone; // shares are rounded up
+    for (const [, count] of admitted) {
+      if (count > most) violations.push(`${count} requests of a window were admitted, more than ${most}`);
+    }
   }
   return [...violations, ...judgeBans(requests, rules)];
 }
 
 /** @returns what contradicts the bans, which come after many refusals, and only then */
-function judgeBans(requests: readonly LimitedRequest[], { alone, faults }: LimitRules): string[] {
+function judgeBans(requests: readonly LimitedRequest[], { unixMs, phaseMs, alone, faults }: LimitRules): string[] {
   const refusals = requests.filter(({ code }) => code === "rate_limit_exceeded");
   const bans = requests.filter(({ code }) => code === "api_key_banned");
-  const early = refusals.filter(({ callMs }) => bans.every((ban) => callMs < ban.callMs)).length;
+  const early = refusals.filter(({ callMs }) => bans.every((ban) => callMs < ban.returnMs)).length;
   const violations = bans.length > 0 && early < refusalsOfBan ? [`a ban after ${early} refusals`] : [];
   if (faults > 0) return violations;
-  for (const { waitSeconds } of bans) {
-    const isFirst = waitSeconds >= firstBanSeconds - minuteMs / 1_000 && waitSeconds <= firstBanSeconds + 1;
-    if (!isFirst) violations.push(`a ban for ${waitSeconds} s`);
+  for (const { callMs, waitSeconds } of bans) {
+    const isFirst = waitSeconds >= firstBanSeconds - lengthsMs[0] / 1_000 && waitSeconds <= firstBanSeconds + 1;
+    // It ends no sooner than a day of which nothing is left.
+    const dayMs = lengthsMs[1] - ((unixMs(callMs) + phaseMs) % lengthsMs[1]);
+    const isOfDay = Math.abs(waitSeconds * 1_000 - dayMs) <= toldMs;
+    if (!isFirst && !isOfDay) violations.push(`a ban for ${waitSeconds} s`);
   }
   const counted = refusals.filter(({ callMs }) => callMs > refusals[0]!.callMs + tellingMs).length;
   const most = refusalsOfBan * Math.max(alone, 1) + uncounted;

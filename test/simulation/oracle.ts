@@ -35,6 +35,8 @@ export interface AskedChange {
   readonly delta?: number | undefined;
   readonly status?: string | undefined;
   readonly expected?: bigint | undefined;
+  /** Whether its entry may be as it wants it: then another change has made what it finds. */
+  readonly mayFind?: boolean;
   /** Why, for the history. */
   readonly reason?: string | undefined;
   /** The change whose key it has, too: when that was made, this one must not be. */
@@ -110,7 +112,7 @@ class Judge {
     for (const [at, { epoch, revision, rows, isRestore }] of commits.entries()) {
       const tag = `${epoch.slice(0, 8)}-${revision}`;
       if (this.#byTag.has(tag)) this.#fail(`the revision ${tag} was used twice`);
-      this.#byTag.set(tag, at);
+      else this.#byTag.set(tag, at);
       if (isRestore)
         for (const [petId, states] of this.#states) this.#place(at, { ...states.at(-1)!, petId, removed: true });
       for (const row of rows) this.#place(at, row);

@@ -28,6 +28,8 @@ export const faultKinds = {
   "lose sessions before COMMIT": 3,
   "lose sessions after COMMIT": 3,
   "lock the head": 4,
+  "lose gateway to service": 3,
+  "lose service to database": 3,
   "fail over the database": 2,
   "switch the database": 4,
   "restore the database": 1,
@@ -74,8 +76,10 @@ export interface Plan {
   readonly latencyMs: number;
   /** Whether the gateways share their limits. */
   readonly hasRedis: boolean;
-  /** Requests in a minute of the caller that sends more. */
+  /** Requests in a minute of the callers that send more, and in a day. */
   readonly limit: number;
+  readonly limitPerDay: number;
+  readonly keepsHistory: boolean;
   /** `INVENTORY_TIMEOUT_MS` and `KEYED_UPDATE_TIMEOUT_MS` of the gateways. */
   readonly timeoutMs: number;
   readonly keyedTimeoutMs: number;
@@ -110,7 +114,8 @@ export function planOf(seed: number): Plan {
     pauseMs: Math.round((callers * endMs) / requests),
     hotShare: random.pick([0, 0.3, 0.8]),
     hasRedis: random.chance(0.7),
-    limit: 10 + random.below(40),
+    ...limitsOf(random),
+    keepsHistory: random.chance(0.8),
     timeoutMs: random.pick(isRestart || latencyMs > 1 ? [1_000, 2_000, 5_000] : [300, 1_000, 5_000]),
     keyedTimeoutMs: random.pick([1_000, 5_000, 30_000]),
     silenceMs: random.pick([1_000, 3_000, 5_000]),
@@ -123,7 +128,7 @@ export function planOf(seed: number): Plan {
   return { ...special, faults: special.faults.toSorted((a, b) => a.atMs - b.atMs) };
 }
 
-/** What half of the seeds have in place of what they would have: chance alone would bring it too seldom. */
+/** What more than half of the seeds have in place of what they would have: chance alone would bring it too seldom. */
 function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Plan> {
   const isOther = Math.floor(seed / 16) % 2 === 1;
   switch (seed % 16) {
@@ -140,6 +145,12 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const isBack = random.chance(0.3);
       const back = { ...of("set a clock", random.between(-300, 800), 0), which: 5 * random.below(6), other: 5 };
       const times = { endMs: 16_000, pauseMs: 100 * callers, timeoutMs: 5_000 };
+      if (random.chance(0.5)) {
+        // Changes wait for the only service while a look-up of the key is good, and until after the key is dead.
+        const fromMs = random.between(5_000, 7_500);
+        const away = of("kill a service", fromMs, random.between(10_300, 11_500) - fromMs);
+        return { ...times, services: 1, faults: [revocation, away] };
+      }
       const all = [revocation, ...away, ...(isBack ? [back] : []), ...faults.slice(0, 4)];
       return { ...times, hasRedis: !isBack, faults: all };
     }
@@ -208,9 +219,31 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const timeoutMs = isOther ? 2_000 : 300;
       return { ...dense, endMs: 7_000, timeoutMs, faults: [{ ...overlap, which: 3 }, ...late] };
     }
+    case 8: {
+      // One side of some connections hears of their end while its bytes are still on the way. Another service takes what
+      // comes next.
+      const kinds = ["lose gateway to service", "lose gateway to service", "lose service to database"] as const;
+      const lost = [500, 2_000, 3_500, 5_000].map((atMs) => {
+        return faultOf(random, random.pick(kinds), atMs + random.between(0, 500), random.between(100, 1_500));
+      });
+      const dense = { services: 2, latencyMs: 0.6, pauseMs: 20 * callers, hotShare: 0.8, pets: 4 };
+      return { ...dense, endMs: 7_000, timeoutMs: random.pick([300, 1_000, 5_000]), faults: lost };
+    }
+    case 9: {
+      // Gateways are replaced one after the other while some requests wait for a change.
+      const of = (atMs: number) => faultOf(random, "replace a gateway", atMs + random.between(0, 1_500), 0);
+      const rolling = [of(700), of(3_500), ...(isOther ? [of(5_000)] : [])];
+      return { services: 2, pets: 8, endMs: 8_000, pauseMs: 100 * callers, timeoutMs: 5_000, faults: rolling };
+    }
     default:
       return {};
   }
+}
+
+/** In some plans a day of the account ends its requests in the first minute, or in the second one. */
+function limitsOf(random: Random): Pick<Plan, "limit" | "limitPerDay"> {
+  const limit = 10 + random.below(40);
+  return { limit, limitPerDay: random.chance(0.25) ? Math.ceil(limit * random.between(0.5, 1.5)) : 100_000_000 };
 }
 
 function faultOf(random: Random, kind: FaultKind, atMs: number, forMs: number): Fault {

@@ -4,7 +4,8 @@ import { ApiSender } from "./api-sender.ts";
 import type { CallerWorld } from "./caller-world.ts";
 import { HttpCaller } from "./callers.ts";
 import { meet } from "./events.ts";
-import type { SimulatedProcess } from "./simulated-processes.ts";
+import type { HttpAnswer, HttpOutcome } from "./http-client.ts";
+import { keyedUpdatesPerDay, type SimulatedProcess } from "./simulated-processes.ts";
 import { nowMs, pause } from "./virtual-time.ts";
 import { judgeWaits } from "./waits-oracle.ts";
 
@@ -19,6 +20,12 @@ const waitSeconds = [1, 8];
 
 /** When the change comes for which they wait. */
 const changeAfterMs = 2_500;
+
+/** In a bulk update that fills a guard. */
+const keyedEntries = 12;
+
+/** By then a question that was under way is over. */
+const settledMs = 1_000;
 
 /** How long after a restore a caller may still wait for a change of the old stock. */
 const restoreMs = 10_000;
@@ -40,7 +47,9 @@ export async function checkRest(world: CallerWorld, { hasRedis, restore }: RestO
     for (const judgeUse of world.judgesOfUse) await judgeUse();
   }
   if (hasRedis) await checkLimits(world);
+  await checkRefusals(world);
   if (hasRedis && world.random.chance(0.05)) await checkGuard(world);
+  if (hasRedis && world.random.chance(0.05)) await checkKeyedGuard(world);
   if (world.random.chance(0.2)) await caller.waitForRestore(restore);
   await new ApiSender("last", world).rotateTwice();
 }
@@ -64,7 +73,7 @@ class CallerAtRest {
     const before = reads.length;
     this.#gateways[0] = gateway;
     await this.#caller.readAll();
-    for (const kind of ["list", "entry", "history"] as const) {
+    for (const kind of ["list", "entry", ...(this.#world.keepsHistory ? ["history"] : [])]) {
       if (!reads.slice(before).some((read) => read.kind === kind)) fail(`does not answer: ${kind}`);
     }
     const waits = waitSeconds.flatMap((seconds) =>
@@ -72,7 +81,7 @@ class CallerAtRest {
     );
     await pause(changeAfterMs);
     const found = latest();
-    if (!(await this.#caller.writeOnce())) fail("does not write");
+    if (!(await this.#caller.writeAll())) fail("does not write");
     const commits = latest() === found ? [] : [latest()]; // it may have found what it wanted
     await Promise.all(waits);
     for (const fault of judgeWaits({ commits, reads: reads.slice(before) })) fail(fault);
@@ -100,14 +109,57 @@ class CallerAtRest {
 async function checkGuard(world: CallerWorld): Promise<void> {
   await pause(1_000 * ownAccountLimit.duration); // what was asked before belongs to a window that is over
   const sender = new ApiSender("last", world);
+  const ask = () => sender.send({ method: "GET", path: "/v1/rate_limit" }, world.timeoutMs);
+  const admitted = await admittedOf(ownAccountLimit.points + 5, ask);
+  if (admitted === ownAccountLimit.points) return;
+  world.fail(`at rest, ${admitted} of ${ownAccountLimit.points} questions about an account were answered`);
+}
+
+/** They count together the entries that an account sends with a key. */
+async function checkKeyedGuard(world: CallerWorld): Promise<void> {
+  const sender = new ApiSender("last", world);
+  const most = Math.floor(keyedUpdatesPerDay / keyedEntries);
+  // None of them is at this revision, so nothing is changed.
+  const changes = Array.from({ length: keyedEntries }, (_, i) => ({ petId: i + 1, quantity: 1, ifMatch: '"r0"' }));
+  const request = { method: "POST", path: "/v1/inventory/updates", body: JSON.stringify(changes) } as const;
+  const ask = (i: number) => {
+    const headers = { "content-type": "application/json", "idempotency-key": `guard-${i}` };
+    return sender.send({ ...request, headers }, Math.max(world.keyedTimeoutMs, world.timeoutMs));
+  };
+  const admitted = await admittedOf(most + 5, ask);
+  if (admitted !== most) world.fail(`at rest, ${admitted} of ${most} requests with a key were admitted`);
+}
+
+/** Asks so many times. @returns how often it gets 200 */
+async function admittedOf(times: number, ask: (i: number) => Promise<HttpOutcome>): Promise<number> {
   let admitted = 0;
-  for (let sent = 0; sent < ownAccountLimit.points + 5; sent++) {
-    const answer = await sender.send({ method: "GET", path: "/v1/rate_limit" }, world.timeoutMs);
+  for (let i = 0; i < times; i++) {
+    const answer = await ask(i);
     if (typeof answer !== "string" && answer.status === 200) admitted += 1;
   }
   meet("a guard of an account that refused");
-  if (admitted === ownAccountLimit.points) return;
-  world.fail(`at rest, ${admitted} of ${ownAccountLimit.points} questions about an account were answered`);
+  return admitted;
+}
+
+/** A gateway that knows that an account has nothing left asks no service for it. */
+async function checkRefusals(world: CallerWorld): Promise<void> {
+  const gateways: SimulatedProcess[] = [];
+  const sender = new ApiSender("spent", { ...world, gateways });
+  const read = async () => {
+    const answer = await sender.send({ method: "GET", path: "/v1/inventory" }, world.timeoutMs);
+    return (answer as Partial<HttpAnswer>).status;
+  };
+  for (const gateway of world.gateways) {
+    gateways[0] = gateway;
+    for (let status = await read(); status !== 429; ) status = await read();
+    await pause(settledMs);
+    const before = gateway.host.questions;
+    const statuses = [await read(), await read(), await read()];
+    const asked = gateway.host.questions - before;
+    if (statuses.some((status) => status !== 429)) continue; // another minute has begun
+    meet("refusals of a spent account");
+    if (asked > 0) world.fail(`at rest, ${gateway.host.name} has asked ${asked} times for what it refused`);
+  }
 }
 
 /** Gateways that share limits count each other's requests, to the request. */

@@ -27,6 +27,7 @@ class ClientCall extends Readable {
   readonly method: string;
   readonly #definition: Method;
   readonly #channel: Channel;
+  readonly #host: Host;
   readonly timeoutMs: number | undefined;
   /** What is sent once the call has a connection. */
   #unsent: Frame[] = [];
@@ -41,7 +42,6 @@ class ClientCall extends Readable {
     this.#definition = methods[method]!;
     this.#channel = channel;
     this.timeoutMs = timeoutMs;
-    this.on("close", () => this.cancel());
     if (timeoutMs !== undefined) {
       const expire = () => {
         this.#send({ kind: "cancel", id });
@@ -50,6 +50,8 @@ class ClientCall extends Readable {
       this.#stopDeadline = at(currentHost(), nowMs() + timeoutMs, expire);
     }
     const host = currentHost()!;
+    this.#host = host;
+    host.openCalls += 1;
     note(`${host.name} opens ${method} ${id}`);
     if (method === "listInventory") host.longAnswerMs = nowMs();
     channel.start(this);
@@ -60,6 +62,8 @@ class ClientCall extends Readable {
   }
 
   write(message: unknown): boolean {
+    this.#host.questions += 1;
+    onSent(this.method, message);
     this.#send({ kind: "message", id: this.id, bytes: this.#definition.requestSerialize(message) });
     return true;
   }
@@ -115,6 +119,7 @@ class ClientCall extends Readable {
   finish({ code, details, metadata = new Metadata() }: Status): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#host.openCalls -= 1;
     this.#stopDeadline();
     this.#leaveConnection();
     if (this.destroyed) return;
@@ -304,11 +309,13 @@ class Channel {
 
 let network: Network;
 let addresses: readonly string[];
+let onSent: (method: string, message: unknown) => void;
 
-/** Says where the services are that clients call. */
-export function useServices(used: Network, names: readonly string[]): void {
+/** Says where the services are that clients call. @param watch gets each message to them when it is sent */
+export function useServices(used: Network, names: readonly string[], watch: typeof onSent): void {
   network = used;
   addresses = names;
+  onSent = watch;
 }
 
 type UnaryDone = (error: ServiceError | null, response?: unknown) => void;

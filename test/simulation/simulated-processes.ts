@@ -21,15 +21,20 @@ import { untilReady } from "../../runtime/process.ts";
 import { serveHttp } from "./http-server.ts";
 import { RpcServer } from "./rpc-server.ts";
 import type { Network } from "./virtual-network.ts";
-import { Host, note, runIn } from "./virtual-time.ts";
+import { Host, note, nowMs, runIn } from "./virtual-time.ts";
 
 export interface SimulatedProcess {
   readonly host: Host;
   /** Whether balancers send it requests. */
   isReady: boolean;
+  /** When it has begun to leave. */
+  leavesMs?: number;
   /** Drains and ends it, as SIGTERM does. @returns what it leaves behind: the other ends of connections, and work */
   stop(): Promise<readonly string[]>;
 }
+
+/** More than a caller sends while the faults last. */
+export const keyedUpdatesPerDay = 600;
 
 /** How long a process serves after it has said that it leaves. */
 const drainDelayMs = 2_000;
@@ -48,13 +53,14 @@ function logOf(host: Host): Logger {
 export interface ServiceSettings {
   readonly maxConnectionAgeMs: number;
   readonly silenceMs: number;
+  readonly keepsHistory: boolean;
 }
 
 /** Starts a service. It listens at its name. */
 export function startService(
   network: Network,
   name: string,
-  { maxConnectionAgeMs, silenceMs }: ServiceSettings,
+  { maxConnectionAgeMs, silenceMs, keepsHistory }: ServiceSettings,
 ): SimulatedProcess {
   const host = new Host(name);
   return runIn(host, () => {
@@ -64,7 +70,7 @@ export function startService(
       poolMax: 4,
       silenceTimeoutMs: silenceMs,
     });
-    const store = new StockStore(db);
+    const store = new StockStore(db, keepsHistory);
     const commits = new GroupCommit({
       store,
       maxBatch: 1_000,
@@ -77,7 +83,7 @@ export function startService(
     const handlers = inventoryHandlers({
       store: smallPages(store),
       history: new StockHistory(db),
-      keepsHistory: true,
+      keepsHistory,
       actorOf: actorFinder(new Map()),
       commits,
       feed: new ChangeFeed((from) => store.changesAfter(from, entriesPerMessage)),
@@ -168,6 +174,7 @@ export function startGateway(network: Network, name: string, settings: GatewaySe
       INVENTORY_TIMEOUT_MS: String(settings.timeoutMs),
       KEYED_UPDATE_TIMEOUT_MS: String(settings.keyedTimeoutMs),
       KEY_ROTATION: "1",
+      KEYED_UPDATES_PER_DAY: String(keyedUpdatesPerDay),
     });
     const gateway = createGateway(config, { log: logOf(host) });
     const publicServer = createPublicServer({
@@ -188,6 +195,7 @@ export function startGateway(network: Network, name: string, settings: GatewaySe
       stop: () =>
         runIn(host, async () => {
           running.isReady = false;
+          running.leavesMs = nowMs();
           publicServer.endConnections();
           gateway.endWaits();
           await setTimeout(drainDelayMs);

@@ -1,17 +1,17 @@
 /** One run: a system, its callers and its faults in virtual time, and what the oracle says of it. */
-import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
-import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
-import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
-import { ApiSender } from "./api-sender.ts";
+
+import type { ApplyChangesRequest } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { ApiSender, revocationMs } from "./api-sender.ts";
 import { type CallerWorld, type LimitedRequest, restartNumbers } from "./caller-world.ts";
 import { HttpCaller } from "./callers.ts";
 import { type DatabaseFaults, DatabaseServer } from "./database.ts";
 import { meet, takeEvents } from "./events.ts";
 import { type FirstState, firstState, pepper } from "./first-state.ts";
 import { runInternalCaller, runWatch } from "./internal-callers.ts";
-import { judgeLimits, limitRules } from "./limits-oracle.ts";
+import { judgeLimits, limitRules, minuteEndMs } from "./limits-oracle.ts";
 import { LookUps } from "./look-ups-oracle.ts";
 import { useNetwork } from "./mysql2-driver.ts";
+import { beginEpoch, lockHead, revokeKeys } from "./operators.ts";
 import { type AskedChange, type Commit, judge, type Read, type Version } from "./oracle.ts";
 import { type Fault, type FaultKind, isRolling, type Plan } from "./plan.ts";
 import { Random } from "./random.ts";
@@ -20,7 +20,7 @@ import { checkRest } from "./rest.ts";
 import { useServices } from "./rpc-client.ts";
 import { type SimulatedProcess, startGateway, startService } from "./simulated-processes.ts";
 import { Network } from "./virtual-network.ts";
-import { Host, note, nowMs, pause, runIn, simulate, Trace } from "./virtual-time.ts";
+import { type Host, note, nowMs, pause, simulate, Trace } from "./virtual-time.ts";
 import { judgeWaits } from "./waits-oracle.ts";
 
 export interface RunResult {
@@ -68,6 +68,9 @@ export async function run(plan: Plan, print?: (line: string) => void): Promise<R
 
 /** How much faster or slower a clock runs: two of them differ by less than 0.5 %, as `docs/guarantees.md` asks for. */
 const maxSlew = 0.0022;
+
+/** How long a process may take to leave where nothing fails: longer than any request that waits for no change. */
+const longestStopMs = 10_000;
 
 /** Internal callers that keep a copy of the stock. */
 const watches = ["watch-0", "watch-1"];
@@ -120,13 +123,15 @@ class System {
     restartNumbers();
     useNetwork(network);
     const names = Array.from({ length: services }, (_, i) => `service-${i}`);
-    useServices(network, names);
+    useServices(network, names, (method, message) => {
+      if (method === "applyChanges") this.#judgeSent(message as ApplyChangesRequest);
+    });
     this.#openStock(this.#start.stock);
     this.#keys = this.#openDatabase("keys", this.#start.keys, 0xd2);
     this.#keys.onRead = (statement, [row]) => this.lookUps.note(statement, row);
     this.#keys.sqlite
-      .prepare("update accounts set per_minute = ? where id = ?")
-      .run(this.#plan.limit, this.#start.limitedAccount);
+      .prepare("update accounts set per_minute = ?, per_day = ? where id = ?")
+      .run(this.#plan.limit, this.#plan.limitPerDay, this.#start.limitedAccount);
     useRedisNetwork(network);
     this.#redis = new RedisServer(network);
     this.#look(true);
@@ -149,6 +154,7 @@ class System {
       revoked: this.#revoked,
       isOver: () => this.#isOver,
       latest: () => this.commits.at(-1)!,
+      minuteEndMs: (atMs) => minuteEndMs(atMs, this.#start.limitedAccount),
       changes: this.changes,
       reads: this.reads,
       usedKeys: [],
@@ -195,6 +201,15 @@ class System {
     };
     await checkRest(world, { hasRedis, restore });
     await this.#stopAll();
+  }
+
+  /** No change is sent for an account whose keys were revoked ten seconds before. */
+  #judgeSent({ groups }: ApplyChangesRequest): void {
+    for (const [name, { returnMs }] of this.#revoked) {
+      if (nowMs() <= returnMs + revocationMs) continue;
+      const { accountId } = this.#start.apiKeys.get(name)!;
+      if (groups.some(({ account }) => account === accountId)) this.fail(`a change of ${name} is sent with a dead key`);
+    }
   }
 
   #openDatabase(address: string, image: Buffer, salt: number): DatabaseServer {
@@ -302,6 +317,13 @@ class System {
         await pause(gapMs);
       }
     };
+    const lost = async (from: string, to: string) => {
+      network.setHeld({ name: from }, { name: to }, true);
+      await pause(forMs / 2);
+      network.lose({ name: from }, { name: to }, 40 * other);
+      await pause(forMs / 2);
+      network.setHeld({ name: from }, { name: to }, false);
+    };
     const frozen = async (host: Host) => {
       host.freeze();
       await pause(forMs);
@@ -324,7 +346,10 @@ class System {
     const replaced = async (hit: Slot) => {
       const { running } = hit;
       if (running.host.isDead || !running.isReady) return;
+      const beganMs = nowMs();
       await Promise.race([running.stop(), pause(45_000)]);
+      const isLong = nowMs() > beganMs + longestStopMs && isRolling(this.#plan);
+      if (isLong) this.fail(`${running.host.name} took ${(nowMs() - beganMs).toFixed(0)} ms to leave`);
       if (hit.running !== running) return;
       hit.running = hit.start();
     };
@@ -371,7 +396,9 @@ class System {
       "let writers overlap": () => failing("overtaken"),
       "lose sessions before COMMIT": () => failing("lostBefore"),
       "lose sessions after COMMIT": () => failing("lostAfter"),
-      "lock the head": () => this.#lockHead(forMs),
+      "lock the head": () => lockHead(forMs),
+      "lose gateway to service": () => lost(clientName, serviceName),
+      "lose service to database": () => lost(serviceName, "stock-db"),
       "fail over the database": async () => {
         const old = this.#stock;
         const crash = () => {
@@ -427,35 +454,15 @@ class System {
     note(`END ${kind}`);
   }
 
-  /** Another transaction, such as an import's, keeps all writers waiting. */
-  async #lockHead(forMs: number): Promise<void> {
-    await runIn(new Host("importer"), async () => {
-      const db = openDatabase("mysql://petstore:petstore@stock/stock", databaseDefaults);
-      const work = db.transaction(async (transaction) => {
-        await transaction("stock_head").where({ id: 1 }).forUpdate().first("revision");
-        await new Promise((resolve) => setTimeout(resolve, forMs));
-      });
-      await work.catch(() => {}); // other faults may hit it
-      await db.destroy();
-    });
-  }
-
   #endRedis(): void {
     this.#redis.host.crash();
     this.#network.drop(this.#redis.host, false);
   }
 
-  /** As `npm run keys -- revoke` does. */
   async #revoke(name: string): Promise<void> {
     const callMs = nowMs();
     this.#revoked.set(name, { callMs, returnMs: Number.POSITIVE_INFINITY });
-    await runIn(new Host("operator"), async () => {
-      const db = openDatabase("mysql://petstore:petstore@keys/keys", databaseDefaults);
-      const admin = createKeyAdmin(db, Date.now);
-      // A rotation during this makes a key that has to be revoked, too: all of the account.
-      await untilDone(() => admin.revokeAll(name));
-      await db.destroy();
-    });
+    await revokeKeys(name);
     this.#revoked.set(name, { callMs, returnMs: nowMs() });
   }
 
@@ -472,26 +479,10 @@ class System {
     this.#network.drop(this.#stock.host, false);
     this.#isRestoring = true;
     this.#openStock(backup);
-    const operator = new Host("operator");
-    await runIn(operator, async () => {
-      const db = openDatabase("mysql://petstore:petstore@stock/stock", databaseDefaults);
-      const store = new StockStore(db);
-      await untilDone(() => store.beginEpoch());
-      await db.destroy();
-    });
+    await beginEpoch();
     this.#isRestoring = false;
     this.#look(true);
     for (const service of this.#services) service.running = service.start();
-  }
-}
-
-/** Repeats what an operator does while other faults make it fail. */
-async function untilDone(work: () => Promise<unknown>): Promise<void> {
-  for (let isDone = false; !isDone; ) {
-    isDone = await work().then(
-      () => true,
-      () => false,
-    );
   }
 }
 

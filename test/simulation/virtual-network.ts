@@ -87,6 +87,14 @@ export class End<Message = unknown> {
     this.onClose();
   }
 
+  /** Hears of its end at once. The other side learns of it so much later than what was sent before. */
+  lose(laterMs: number): void {
+    if (this.isClosed) return;
+    const { peer } = this;
+    this.#transmit(() => at(peer.host, nowMs() + laterMs, () => peer.hearClose()));
+    this.hearClose();
+  }
+
   #transmit(deliver: () => void): void {
     const { peer } = this;
     const way = this.#network.wayBetween(this.host, peer.host);
@@ -211,6 +219,19 @@ export class Network {
       const { peer } = end;
       at(end.host, nowMs(), () => end.hearClose());
       at(peer.host, nowMs(), () => peer.hearClose());
+    }
+  }
+
+  /**
+   * Breaks the connections of a host to another one for the first of them alone: what it has sent still comes, and the
+   * other one learns of the end so much later than that.
+   */
+  lose(near: Pick<Host, "name">, far: Pick<Host, "name">, laterMs: number): void {
+    note(`lose ${near.name}>${far.name}`);
+    for (const end of [...this.#ends]) {
+      if (end.host.name !== near.name || end.peer.host.name !== far.name) continue;
+      meet("a break of which one side knows");
+      at(end.host, nowMs(), () => end.lose(laterMs));
     }
   }
 

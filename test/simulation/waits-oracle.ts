@@ -4,6 +4,9 @@ import type { History } from "./oracle.ts";
 /** How late a change may wake a request that waits for it. */
 const wakeMs = 1_200;
 
+/** A check that finds more changes is cut off: `substitutes.ts`. */
+const changesAtOnce = 3;
+
 /** Timers may end so much early: Node cuts the fraction off their length, and counts from a whole millisecond. */
 const earlyMs = 2;
 
@@ -13,7 +16,11 @@ export function judgeWaits({ commits, reads }: Pick<History, "commits" | "reads"
     if (waitMs === 0) return [];
     const what = `${kind} of ${callMs.toFixed(0)}, answered at ${returnMs.toFixed(0)} with ${status} ${tag}`;
     const isUnchanged = status === 304 || tag === since;
-    if (isUnchanged && returnMs < callMs + waitMs - earlyMs) return [`${what}: woken without a change`];
+    const isEarly = returnMs < callMs + waitMs - earlyMs;
+    // A check that finds so many changes that it is cut off wakes all.
+    const latest = commits.filter(({ atMs }) => atMs > returnMs - wakeMs && atMs <= returnMs);
+    const isCutOff = latest.reduce((sum, { rows }) => sum + rows.length, 0) > changesAtOnce;
+    if (isUnchanged && isEarly && !isCutOff) return [`${what}: woken without a change`];
     const change = commits.find(({ atMs, rows }) => {
       return atMs > callMs && rows.some(({ petId }) => kind !== "entry" || petId === petIds![0]);
     });

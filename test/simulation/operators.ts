@@ -1,0 +1,48 @@
+/** What operators and their commands do to the databases of a run. */
+import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
+import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
+import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
+import { Host, runIn } from "./virtual-time.ts";
+
+/** Keeps all writers waiting with another transaction, as an import does. */
+export function lockHead(forMs: number): Promise<void> {
+  return runIn(new Host("importer"), async () => {
+    const db = openDatabase("mysql://petstore:petstore@stock/stock", databaseDefaults);
+    const work = db.transaction(async (transaction) => {
+      await transaction("stock_head").where({ id: 1 }).forUpdate().first("revision");
+      await new Promise((resolve) => setTimeout(resolve, forMs));
+    });
+    await work.catch(() => {}); // other faults may hit it
+    await db.destroy();
+  });
+}
+
+/** Revokes all keys of an account, as `npm run keys -- revoke` does: a rotation meanwhile makes another one. */
+export function revokeKeys(account: string): Promise<void> {
+  return runIn(new Host("operator"), async () => {
+    const db = openDatabase("mysql://petstore:petstore@keys/keys", databaseDefaults);
+    const admin = createKeyAdmin(db, Date.now);
+    await untilDone(() => admin.revokeAll(account));
+    await db.destroy();
+  });
+}
+
+/** Begins an epoch of the stock, as `npm run stock -- restored` does. */
+export function beginEpoch(): Promise<void> {
+  return runIn(new Host("operator"), async () => {
+    const db = openDatabase("mysql://petstore:petstore@stock/stock", databaseDefaults);
+    const store = new StockStore(db);
+    await untilDone(() => store.beginEpoch());
+    await db.destroy();
+  });
+}
+
+/** Repeats what an operator does while other faults make it fail. */
+async function untilDone(work: () => Promise<unknown>): Promise<void> {
+  for (let isDone = false; !isDone; ) {
+    isDone = await work().then(
+      () => true,
+      () => false,
+    );
+  }
+}
