@@ -145,11 +145,13 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const isBack = random.chance(0.3);
       const back = { ...of("set a clock", random.between(-300, 800), 0), which: 5 * random.below(6), other: 5 };
       const times = { endMs: 16_000, pauseMs: 100 * callers, timeoutMs: 5_000 };
-      if (random.chance(0.5)) {
-        // Changes wait for the only service while a look-up of the key is good, and until after the key is dead.
-        const fromMs = random.between(5_000, 7_500);
-        const away = of("kill a service", fromMs, random.between(10_300, 11_500) - fromMs);
-        return { ...times, services: 1, faults: [revocation, away] };
+      if (random.chance(0.3)) {
+        // Two gateways get no stream to the only service while a look-up of the key is good, and until it is dead.
+        const away = [0, 1].map((which) => {
+          const [breakMs, endMs] = [random.between(5_500, 7_500), random.between(10_400, 11_500)];
+          return { ...of("lose gateway to service", 2 * breakMs - endMs, 2 * (endMs - breakMs)), which };
+        });
+        return { ...times, services: 1, faults: [revocation, ...away] };
       }
       const all = [revocation, ...away, ...(isBack ? [back] : []), ...faults.slice(0, 4)];
       return { ...times, hasRedis: !isBack, faults: all };
