@@ -18,6 +18,7 @@ const kinds = {
   knownList: 2,
   entry: 3,
   knownEntry: 1,
+  twoReads: 1,
   changes: 3,
   waitForChanges: 1,
   waitForEntry: 2,
@@ -131,6 +132,9 @@ export class HttpCaller {
         if (kind === "knownEntry") return this.#readEntry(petId, known);
         return this.#readEntry(petId, { ...known, prefer: `wait=${isLong ? 30 : 1 + random.below(8)}` });
       }
+      case "twoReads":
+        await Promise.all([this.#readList({}), this.#readEntry(this.#petId(), {})]);
+        return;
       case "changes":
       case "waitForChanges":
         if (!this.#listTag) return this.#readList({});
@@ -183,7 +187,10 @@ export class HttpCaller {
   ): Promise<HttpAnswer | undefined> {
     const callMs = nowMs();
     const waitMs = 1_000 * Number(/wait=(\d+)/.exec(headers.prefer ?? "")?.[1] ?? 0);
-    const answer = await this.#api.send({ method: "GET", path, headers }, this.#world.timeoutMs + waitMs);
+    const { timeoutMs, random } = this.#world;
+    // Some leave while they wait.
+    const leaving = waitMs > 0 && random.chance(0.1) ? { leavesAfterMs: random.between(1, waitMs) } : {};
+    const answer = await this.#api.send({ method: "GET", path, headers, ...leaving }, timeoutMs + waitMs);
     if (typeof answer === "string") return undefined;
     const { status } = answer;
     if (![200, 304, 404, 410].includes(status)) return undefined;

@@ -53,6 +53,7 @@ const expectedEvents = [
   "a rotated key",
   "a ban",
   "a further request on a connection",
+  "a request behind another one",
   "an account's use",
   "a guard of an account that refused",
   "an invalidation of a key",

@@ -39,13 +39,100 @@ const keepShare = 0.5;
 const slowShare = 0.05;
 const chunkedShare = 0.1;
 
+/** How often a request is sent behind another one that has no answer yet. */
+const pipelinedShare = 0.5;
+
+/** A request that has no answer yet. */
+interface OpenRequest {
+  readonly request: HttpRequest;
+  /** When its last bytes are sent. */
+  sentMs: number;
+  readonly end: (outcome: HttpOutcome) => void;
+}
+
+/** What a connection is told of. */
+interface LineOptions {
+  /** There is no request on it any more. */
+  readonly onFree: () => void;
+  /** The server has ended the connection before it took this request. */
+  readonly onRefused: (open: OpenRequest) => void;
+}
+
+/** A connection, with the requests on it in the order of their answers. */
+class Line {
+  readonly #end: End<Bytes>;
+  readonly #options: LineOptions;
+  readonly #open: OpenRequest[] = [];
+  #received: Buffer = Buffer.alloc(0);
+  #isLeft = false;
+
+  constructor(end: End<Bytes>, options: LineOptions) {
+    this.#end = end;
+    this.#options = options;
+    end.onMessage = (bytes) => bytes !== null && this.#receive(bytes);
+    end.onClose = () => this.#endAll("broken");
+  }
+
+  get isUsable(): boolean {
+    return !this.#isLeft && !this.#end.isClosed && !this.#end.peer.isClosed;
+  }
+
+  /** Whether another request may follow those that are open. */
+  get takesMore(): boolean {
+    return this.isUsable && this.#open.every(({ request }) => mayBePipelined(request));
+  }
+
+  add(open: OpenRequest, write: (end: End<Bytes>) => number): void {
+    this.#open.push(open);
+    open.sentMs = write(this.#end);
+  }
+
+  close(): void {
+    this.#end.close();
+  }
+
+  /** The server learns at once that its client has left. When it sends something, it learns that nobody is there. */
+  leave(): void {
+    this.#isLeft = true;
+    this.#end.send(null);
+    this.#end.onMessage = () => this.#end.close();
+    this.#endAll("left");
+  }
+
+  #endAll(outcome: "broken" | "left"): void {
+    for (const { end } of this.#open.splice(0)) end(outcome);
+  }
+
+  #receive(bytes: Buffer): void {
+    this.#received = Buffer.concat([this.#received, bytes]);
+    while (this.#received.length > 0) {
+      const [first] = this.#open;
+      if (!first) throw new Error("an answer to no request");
+      const { request, sentMs, end } = first;
+      const found = parse(this.#received, request.method === "HEAD");
+      if (!found) return;
+      const { answer, rest } = found;
+      this.#received = rest;
+      this.#open.shift();
+      end(answer);
+      if (answer.headers.connection === "close" || request.halfCloses || nowMs() < sentMs) {
+        this.close();
+        for (const other of this.#open.splice(0)) this.#options.onRefused(other);
+        return;
+      }
+    }
+    if (this.#open.length === 0) this.#options.onFree();
+  }
+}
+
 /** The client of one caller. */
 export class HttpClient {
   readonly #network: Network;
   readonly #host: Host;
   readonly #random: Random;
-  /** Connections without a request, by the address of their gateway. */
-  readonly #idle = new Map<string, End<Bytes>>();
+  /** Connections by the address of their gateway: those without a request, and the latest one with some. */
+  readonly #idle = new Map<string, Line>();
+  readonly #busy = new Map<string, Line>();
 
   constructor({ network, random }: { readonly network: Network; readonly random: Random }, host: Host) {
     this.#network = network;
@@ -57,58 +144,58 @@ export class HttpClient {
   send(address: string, request: HttpRequest): Promise<HttpOutcome> {
     const host = this.#host;
     return new Promise((resolve) => {
-      let opened: End<Bytes> | undefined;
-      let isLeaving = false;
+      let line: Line | undefined;
+      let isOver = false;
+      const end = (outcome: HttpOutcome) => {
+        isOver = true;
+        stay();
+        resolve(outcome);
+      };
       const leave = () => {
-        isLeaving = true;
-        resolve("left");
-        if (!opened) return;
-        // The server learns of the end at once. When it sends something, it learns that nobody is there.
-        opened.send(null);
-        opened.onMessage = () => opened?.close();
+        line?.leave();
+        end("left");
       };
       const { leavesAfterMs } = request;
       const stay = leavesAfterMs === undefined ? () => {} : at(host, nowMs() + leavesAfterMs, leave);
-      const use = (end: End<Bytes>) => {
-        opened = end;
-        if (isLeaving) return end.close();
-        const sentMs = this.#write(end, request);
-        let received: Buffer = Buffer.alloc(0);
-        end.onMessage = (bytes) => {
-          if (bytes === null) return;
-          received = Buffer.concat([received, bytes]);
-          const answer = parse(received, request.method === "HEAD");
-          if (!answer) return;
-          stay();
-          const isLast = answer.headers.connection === "close" || request.halfCloses || nowMs() < sentMs;
-          if (isLast || !this.#random.chance(keepShare)) end.close();
-          else this.#keep(address, end);
-          resolve(answer);
-        };
-        end.onClose = () => resolve("broken");
+      const open: OpenRequest = { request, sentMs: 0, end };
+      const use = (taken: Line) => {
+        line = taken;
+        this.#busy.set(address, taken);
+        taken.add(open, (connection) => this.#write(connection, request));
       };
+      const begin = (connection: End<Bytes>) => {
+        if (isOver) return connection.close();
+        const begun: Line = new Line(connection, {
+          onFree: () => this.#free(address, begun),
+          onRefused: ({ request: other, end: endOther }) => void this.send(address, other).then(endOther),
+        });
+        use(begun);
+      };
+      const busy = this.#busy.get(address);
+      if (busy?.takesMore && mayBePipelined(request) && this.#random.chance(pipelinedShare)) {
+        meet("a request behind another one");
+        return use(busy);
+      }
       const kept = this.keeps(address) ? this.#idle.get(address) : undefined;
       this.#idle.delete(address);
       if (kept) {
         meet("a further request on a connection");
         use(kept);
-      } else this.#network.connect<Bytes>(host, address, use, () => resolve("refused"));
+      } else this.#network.connect<Bytes>(host, address, begin, () => end("refused"));
     });
   }
 
   /** Whether a connection to a gateway is kept. */
   keeps(address: string): boolean {
-    const kept = this.#idle.get(address);
-    return kept !== undefined && !kept.isClosed && !kept.peer.isClosed;
+    return this.#idle.get(address)?.isUsable ?? false;
   }
 
-  #keep(address: string, end: End<Bytes>): void {
-    this.#idle.get(address)?.close();
-    this.#idle.set(address, end);
-    end.onClose = () => {};
-    end.onMessage = (bytes) => {
-      if (bytes !== null) throw new Error(`an answer of ${address} to no request`);
-    };
+  #free(address: string, line: Line): void {
+    if (this.#busy.get(address) === line) this.#busy.delete(address);
+    if (this.#random.chance(keepShare)) {
+      this.#idle.get(address)?.close();
+      this.#idle.set(address, line);
+    } else line.close();
   }
 
   /** Writes a request, sometimes piece by piece. @returns when its last bytes are sent */
@@ -156,8 +243,13 @@ function chunked(body: string, random: Random): string {
   return `${chunks.join("")}0\r\n\r\n`;
 }
 
-/** @returns undefined for an answer that is not here as a whole */
-function parse(bytes: Buffer, isHead: boolean): HttpAnswer | undefined {
+/** Whether others may follow a request before its answer, and it may follow others. */
+function mayBePipelined({ method, headers, raw, halfCloses }: HttpRequest): boolean {
+  return method === "GET" && raw === undefined && !halfCloses && headers.prefer === undefined;
+}
+
+/** @returns the first answer and what follows it; undefined where it is not here as a whole */
+function parse(bytes: Buffer, isHead: boolean): { readonly answer: HttpAnswer; readonly rest: Buffer } | undefined {
   const headEnd = bytes.indexOf("\r\n\r\n");
   if (headEnd === -1) return undefined;
   const [first = "", ...lines] = bytes.toString("latin1", 0, headEnd).split("\r\n");
@@ -174,5 +266,5 @@ function parse(bytes: Buffer, isHead: boolean): HttpAnswer | undefined {
   if (rest.length < length) return undefined;
   const content = rest.subarray(0, length);
   const body = headers["content-encoding"] === "gzip" && length > 0 ? gunzipSync(content) : content;
-  return { status, headers, body: body.toString() };
+  return { answer: { status, headers, body: body.toString() }, rest: rest.subarray(length) };
 }

@@ -1,10 +1,14 @@
 /** Internal callers with the product's own client, who note what they get. */
 import { createInventoryClient } from "../../client/client.ts";
+import { callUnary } from "../../client/grpc-calls.ts";
 import { InventoryError } from "../../client/index.ts";
+import { toItem } from "../../client/values.ts";
+import type { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Item, Position } from "../../proto/pet.ts";
 import { type CallerWorld, movingPets, nextNumber } from "./caller-world.ts";
 import { meet } from "./events.ts";
 import type { AskedChange, Attempt } from "./oracle.ts";
+import { openInventoryChannel } from "./rpc-client.ts";
 import { Host, note, nowMs, runIn } from "./virtual-time.ts";
 
 /**
@@ -88,6 +92,9 @@ const internalKinds = {
   remove: 2,
   set: 2,
   status: 2,
+  callSet: 0.5,
+  callAdjust: 0.5,
+  callAdjustMany: 0.5,
   get: 2,
   getMany: 1,
   list: 0.5,
@@ -99,6 +106,8 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
   const { random, changes, pets, pauseMs, isOver, timeoutMs } = world;
   await runIn(host, async () => {
     const client = createInventoryClient({ address: "services", timeoutMs });
+    /** As callers in other languages have it. */
+    const stub = openInventoryChannel() as InventoryServiceClient;
     const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
     /** Notes an attempt at changes that are made together. @returns how it has ended */
     const attempt = async (asked: readonly AskedChange[], work: () => Promise<readonly Changed[]>) => {
@@ -164,11 +173,11 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
         case "create": {
           const quantity = nextNumber();
           const create = async () => [toChanged(await client.create({ petId: BigInt(moving), quantity }))];
-          return void (await attempt([ask({ kind, petId: moving, quantity })], create));
+          return void (await attempt([ask({ kind, petId: moving, quantity, mayBeLate: true })], create));
         }
         case "remove": {
           const remove = async () => [{ revision: await client.remove(BigInt(moving)) }];
-          return void (await attempt([ask({ kind, petId: moving })], remove));
+          return void (await attempt([ask({ kind, petId: moving, mayBeLate: true })], remove));
         }
         case "set": {
           const quantity = nextNumber();
@@ -184,7 +193,39 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
         case "status": {
           const status = random.pick(["available", "pending", "sold"] as const);
           const set = async () => [toChanged(await client.setStatus({ petId: BigInt(petId), status }))];
-          return void (await attempt([ask({ kind, petId, status })], set));
+          return void (await attempt([ask({ kind, petId, status, mayBeLate: true })], set));
+        }
+        case "callSet": {
+          const quantity = nextNumber();
+          const request = { petId: BigInt(petId), quantity, expectedRevisions: [], idempotencyKey: requestId };
+          const set = async () => {
+            const { item } = await callUnary(stub.updateInventory.bind(stub), request, { timeoutMs });
+            return [toChanged(toItem(item))];
+          };
+          return untilKnown([ask({ kind: "set", petId, quantity, mayBeLate: true })], set);
+        }
+        case "callAdjust": {
+          const request = { petId: BigInt(petId), delta, requestId };
+          const adjust = async () => {
+            const { item } = await callUnary(stub.adjustInventory.bind(stub), request, { timeoutMs });
+            return [toChanged(toItem(item))];
+          };
+          return untilKnown([ask({ kind: "adjust", petId, delta, mayBeLate: true })], adjust);
+        }
+        case "callAdjustMany": {
+          const group: AskedChange[] = [];
+          const change = { kind: "adjust", group, mayBeLate: true } as const;
+          const petIds = [petId, 1 + (petId % pets)];
+          group.push(...petIds.map((one, i) => ask({ ...change, petId: one, delta: i === 0 ? delta : -delta })));
+          const adjustments = group.map((one) => {
+            return { petId: BigInt(one.petId), delta: one.delta!, expectedRevisions: [] };
+          });
+          const adjust = async () => {
+            const request = { adjustments, requestId };
+            const { items } = await callUnary(stub.batchAdjustInventory.bind(stub), request, { timeoutMs });
+            return items.map((item) => toChanged(toItem(item)));
+          };
+          return untilKnown(group, adjust);
         }
         default:
           return readInternally(kind, random.chance(0.5) ? petId : moving, client, world);
@@ -194,6 +235,7 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
       await pause(random.between(0, 2 * pauseMs));
       await act(random.weighted(internalKinds));
     }
+    stub.close();
     client.close();
   });
   return host;

@@ -37,6 +37,8 @@ export interface AskedChange {
   readonly expected?: bigint | undefined;
   /** Whether its entry may be as it wants it: then another change has made what it finds. */
   readonly mayFind?: boolean;
+  /** Whether it may be made after its failure was answered, as a call outside of a session: `docs/guarantees.md`. */
+  readonly mayBeLate?: boolean;
   /** Why, for the history. */
   readonly reason?: string | undefined;
   /** The change whose key it has, too: when that was made, this one must not be. */
@@ -410,8 +412,7 @@ class Judge {
    * @returns what it was written over
    */
   #undone(change: AskedChange, state: Placed, changes: readonly AskedChange[]): string[] {
-    // A call outside of sessions may come late: `docs/guarantees.md`.
-    if (change.kind !== "set" && change.kind !== "adjust") return [];
+    if (change.mayBeLate) return [];
     if (change.attempts.some(({ outcome }) => outcome.kind !== "unknown" || !outcome.isAnswered)) return [];
     const answeredMs = Math.max(...change.attempts.map(({ returnMs }) => returnMs));
     const undone: string[] = [];

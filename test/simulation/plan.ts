@@ -83,8 +83,9 @@ export interface Plan {
   /** `INVENTORY_TIMEOUT_MS` and `KEYED_UPDATE_TIMEOUT_MS` of the gateways. */
   readonly timeoutMs: number;
   readonly keyedTimeoutMs: number;
-  /** `INVENTORY_DATABASE_TIMEOUT_MS` of the services. */
+  /** `INVENTORY_DATABASE_TIMEOUT_MS` and `INVENTORY_MAX_QUEUED` of the services. */
   readonly silenceMs: number;
+  readonly maxQueued: number;
   /** How far into a minute the run begins: the windows of the limits end at times of the day. */
   readonly dayOffsetMs: number;
   readonly faults: readonly Fault[];
@@ -119,6 +120,7 @@ export function planOf(seed: number): Plan {
     timeoutMs: random.pick(isRestart || latencyMs > 1 ? [1_000, 2_000, 5_000] : [300, 1_000, 5_000]),
     keyedTimeoutMs: random.pick([1_000, 5_000, 30_000]),
     silenceMs: random.pick([1_000, 3_000, 5_000]),
+    maxQueued: isViolent && random.chance(0.3) ? 8 : 10_000,
     maxConnectionAgeMs: random.chance(0.3) ? Math.round(random.between(2_000, 15_000)) : 300_000,
     latencyMs,
     dayOffsetMs: 0,

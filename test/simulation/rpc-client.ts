@@ -325,7 +325,7 @@ const maxAttempts = 5;
 const retryBackoffMs = (attempts: number) => Math.random() * Math.min(1_000, 100 * 3 ** (attempts - 1));
 
 /** Stands for `openInventoryChannel` of `client/channel.ts`. @param retried calls that are sent again */
-export function openInventoryChannel(_options: unknown, retried: readonly string[] = []): object {
+export function openInventoryChannel(_options?: unknown, retried: readonly string[] = []): object {
   const channel = new Channel(network, currentHost()!, addresses);
   const stub: Record<string, unknown> = { close: () => channel.close() };
   for (const [name, { requestStream, responseStream }] of Object.entries(methods)) {

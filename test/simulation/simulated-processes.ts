@@ -53,6 +53,7 @@ function logOf(host: Host): Logger {
 export interface ServiceSettings {
   readonly maxConnectionAgeMs: number;
   readonly silenceMs: number;
+  readonly maxQueued: number;
   readonly keepsHistory: boolean;
 }
 
@@ -60,7 +61,7 @@ export interface ServiceSettings {
 export function startService(
   network: Network,
   name: string,
-  { maxConnectionAgeMs, silenceMs, keepsHistory }: ServiceSettings,
+  { maxConnectionAgeMs, silenceMs, maxQueued, keepsHistory }: ServiceSettings,
 ): SimulatedProcess {
   const host = new Host(name);
   return runIn(host, () => {
@@ -74,7 +75,7 @@ export function startService(
     const commits = new GroupCommit({
       store,
       maxBatch: 1_000,
-      maxQueued: 10_000,
+      maxQueued,
       onDequeued: () => {},
       onWritten: () => {},
     });
@@ -175,6 +176,7 @@ export function startGateway(network: Network, name: string, settings: GatewaySe
       KEYED_UPDATE_TIMEOUT_MS: String(settings.keyedTimeoutMs),
       KEY_ROTATION: "1",
       KEYED_UPDATES_PER_DAY: String(keyedUpdatesPerDay),
+      ADDRESS_GUARD_PER_MINUTE: "20",
     });
     const gateway = createGateway(config, { log: logOf(host) });
     const publicServer = createPublicServer({

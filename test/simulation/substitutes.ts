@@ -25,15 +25,31 @@ const packages = new Map([
 
 /**
  * Texts of the product by what stands for them. Sizes that no run reaches: lists have several chunks, in several
- * segments, and checks that find many changes are cut off. Gateways of different runs would share the threads that
- * deflate.
+ * segments, and go out piece by piece; checks that find many changes are cut off, and differences are long. Gateways of
+ * different runs would share the threads that deflate.
  */
-const texts = new Map([
-  [here("../../gateway/inventory/list/chunks.ts"), ["chunkSize = 256;", "chunkSize = 2;"]],
-  [here("../../gateway/inventory/list/snapshot.ts"), ["chunksPerSegment = 8;", "chunksPerSegment = 2;"]],
-  [here("../../gateway/inventory/stock-client.ts"), ["maxChanges = 10_000;", "maxChanges = 3;"]],
-  [here("../../gateway/inventory/list/gzip.ts"), ["before = lanes[lane]!;", "before = Promise.resolve();"]],
-] as const);
+const texts = new Map<string, readonly (readonly [text: string, here: string])[]>([
+  [here("../../gateway/inventory/list/chunks.ts"), [["chunkSize = 256;", "chunkSize = 2;"]]],
+  [
+    here("../../gateway/inventory/list/snapshot.ts"),
+    [
+      ["chunksPerSegment = 8;", "chunksPerSegment = 2;"],
+      ["segmentsBelow = 8 * 1024 * 1024;", "segmentsBelow = 600;"],
+      ["coalesceBelow = 512 * 1024;", "coalesceBelow = 500;"],
+      ["textBelow = 8 * 1024;", "textBelow = 400;"],
+    ],
+  ],
+  [
+    here("../../gateway/inventory/reads/send-body.ts"),
+    [["socketBufferBytes = 64 * 1024;", "socketBufferBytes = 500;"]],
+  ],
+  [
+    here("../../gateway/inventory/list/difference.ts"),
+    [["alwaysAnsweredChanges = 1_000;", "alwaysAnsweredChanges = 3;"]],
+  ],
+  [here("../../gateway/inventory/stock-client.ts"), [["maxChanges = 10_000;", "maxChanges = 3;"]]],
+  [here("../../gateway/inventory/list/gzip.ts"), [["before = lanes[lane]!;", "before = Promise.resolve();"]]],
+]);
 
 // `prom-client` observes the garbage collector for as long as the process lives, and would keep each run that is over.
 PerformanceObserver.prototype.observe = () => {};
@@ -48,10 +64,11 @@ registerHooks({
   },
   load(url, context, next) {
     const loaded = next(url, context);
-    const text = texts.get(url);
-    if (!text) return loaded;
     const source = String(loaded.source);
-    if (!source.includes(text[0])) throw new Error(`${url} has no ${text[0]}`);
-    return { ...loaded, source: source.replace(text[0], text[1]) };
+    const replaced = (texts.get(url) ?? []).reduce((before, [text, here]) => {
+      if (!before.includes(text)) throw new Error(`${url} has no ${text}`);
+      return before.replace(text, here);
+    }, source);
+    return texts.has(url) ? { ...loaded, source: replaced } : loaded;
   },
 });
