@@ -390,6 +390,41 @@ const lostOrStale: readonly PlantedFault[] = [
     replace:
       "  const isWhole = (i: number) => slices[i]!.from === 0 && slices[i]!.to === slices[i]!.chunk.petIds.length;",
   },
+  {
+    promise: 2,
+    what: "what waits behind an open response is dropped",
+    file: "gateway/http/connection.ts",
+    find: "    this.#receive(this.#takeWaiting());\n",
+    replace: "    this.#takeWaiting();\n",
+  },
+  {
+    promise: 2,
+    what: "the requests behind an open response are answered before it",
+    file: "gateway/http/connection.ts",
+    find: '    if (this.#parsed !== "requests") return;\n    const before',
+    replace: '    if (this.#parsed === "requests") return;\n    const before',
+  },
+  {
+    promise: 1,
+    what: "a call that adjusts several entries adjusts each one by itself",
+    file: "inventory-svc/rpc/wire.ts",
+    find: "origin, isAllOrNothing: true };\n}",
+    replace: "origin, isAllOrNothing: false };\n}",
+  },
+  {
+    promise: 2,
+    what: "changes of which there are many are refused",
+    file: "gateway/inventory/list/difference.ts",
+    find: "  return Math.max(alwaysAnsweredChanges, countEntries(snapshot.chunks));",
+    replace: "  return alwaysAnsweredChanges + 0 * countEntries(snapshot.chunks);",
+  },
+  {
+    promise: 2,
+    what: "a long body lacks what follows the first batch of pieces",
+    file: "gateway/inventory/reads/send-body.ts",
+    find: "    response.uncork();\n",
+    replace: "    response.uncork();\n    if (i < pieces.length - 3) i = pieces.length - 3;\n",
+  },
 ];
 
 export const plantedFaults: readonly PlantedFault[] = [...lostOrStale, ...brokenRules];

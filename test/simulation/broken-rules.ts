@@ -377,4 +377,32 @@ export const brokenRules: readonly PlantedFault[] = [
     find: "await applyOne(change, begin(options), key);",
     replace: "await applyOne(change, begin(options));",
   },
+  {
+    promise: 9,
+    what: "a call that updates once is recorded under no key",
+    file: "inventory-svc/rpc/wire.ts",
+    find: "  if (key === undefined) return change;\n  return { ...change, once: onceBy",
+    replace: '  if (key !== "") return change;\n  return { ...change, once: onceBy',
+  },
+  {
+    promise: 5,
+    what: "a rotation lets the old key work for a day, whatever its caller asks for",
+    file: "gateway/accounts/own/rotate-key.ts",
+    find: "const graceMs = readGraceSeconds(request, body) * 1_000;",
+    replace: "const graceMs = (readGraceSeconds(request, body), defaultGraceSeconds) * 1_000;",
+  },
+  {
+    promise: 9,
+    what: "a repeat that is refused counts as final although an earlier attempt may still be made",
+    file: "client/change-sender.ts",
+    find: "  return !earlierMayHappen && outcome.isDecided;",
+    replace: "  return outcome.isDecided;",
+  },
+  {
+    promise: 3,
+    what: "the clock of the windows counts from the answer of Redis and not from its call",
+    file: "gateway/limits/redis-windows.ts",
+    find: "      memory.followClock(answered.nowMs, sentAtMs);",
+    replace: "      memory.followClock(answered.nowMs, memory.elapsedMs());",
+  },
 ];

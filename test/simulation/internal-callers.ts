@@ -145,6 +145,9 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
         meet("a change that is repeated");
         await pause(random.between(1, 300));
       }
+      if (random.chance(0.5)) return;
+      await pause(random.between(1, 500));
+      await attempt(asked, work); // once more, which changes nothing
     };
     const act = async (kind: keyof typeof internalKinds) => {
       const petId = 1 + random.below(pets);
@@ -184,11 +187,7 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
           const idempotencyKey = random.chance(0.5) ? requestId : undefined;
           const set = async () => [toChanged(await client.update({ petId: BigInt(petId), quantity, idempotencyKey }))];
           const asked = [ask({ kind, petId, quantity })];
-          if (!idempotencyKey) return void (await attempt(asked, set));
-          await untilKnown(asked, set);
-          if (random.chance(0.5)) return;
-          await pause(random.between(1, 500));
-          return void (await attempt(asked, set));
+          return idempotencyKey ? untilKnown(asked, set) : void (await attempt(asked, set));
         }
         case "status": {
           const status = random.pick(["available", "pending", "sold"] as const);

@@ -221,7 +221,10 @@ class Judge {
     if (status === 410) {
       const epochs = this.#commits.slice(from, to + 1).map(({ epoch }) => epoch.slice(0, 8));
       const isOfEpoch = epochs.every((epoch) => since!.startsWith(epoch)) && this.#byTag.has(since!);
-      return isOfEpoch && revisionIn(since!) >= this.#floorAt(returnMs) ? "no reason for 410" : undefined;
+      if (!isOfEpoch || revisionIn(since!) < this.#floorAt(returnMs)) return undefined;
+      // Nor are more changes told than there are entries.
+      for (let at = from; at <= to; at++) if (this.#isLong(revisionIn(since!), at)) return undefined;
+      return "no reason for 410";
     }
     const at = this.#byTag.get(tag);
     if (at === undefined) return "there was no such state";
@@ -251,6 +254,13 @@ class Judge {
         .map((state) => ({ ...render(state), etag: `"r${state.revision}"` })),
       removed: changed.filter(({ removed }) => removed).map(({ petId }) => petId),
     };
+  }
+
+  /** Whether more has changed after a revision than there are entries in a state. */
+  #isLong(after: bigint, at: number): boolean {
+    const latest = [...this.#states.keys()].flatMap((petId) => this.#latestOf(petId, at) ?? []);
+    const changed = latest.filter(({ revision }) => revision > after).length;
+    return changed > latest.filter(({ removed }) => !removed).length;
   }
 
   /** Removals up to this revision may be forgotten by then. */

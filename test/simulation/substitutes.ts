@@ -41,7 +41,7 @@ const texts = new Map<string, readonly (readonly [text: string, here: string])[]
   ],
   [
     here("../../gateway/inventory/reads/send-body.ts"),
-    [["socketBufferBytes = 64 * 1024;", "socketBufferBytes = 500;"]],
+    [["socketBufferBytes = 64 * 1024;", "socketBufferBytes = 200;"]],
   ],
   [
     here("../../gateway/inventory/list/difference.ts"),
