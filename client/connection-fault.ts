@@ -35,7 +35,7 @@ export function connectionFault(details: string): ConnectionFault | undefined {
   const isOnlyClosed = reason === "" || /ECONNRESET|EPIPE|disconnected/.test(last);
   const text = isOnlyClosed
     ? `the connection was closed before gRPC began${reason}: the service has ended, or ${tlsFault}; ${refusedCertificate}`
-    : `what answers there is no gRPC of this kind${reason}: ${tlsFault}`;
+    : `what answers there is no gRPC of this kind${reason}: the port is another one's, or ${tlsFault}`;
   return { kind: "other-protocol", text };
 }
 

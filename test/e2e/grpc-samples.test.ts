@@ -219,7 +219,7 @@ testWhere(go)(
     const env = { ...withPath(join(folder, "bin"), join(root, "node_modules/.bin")), GOBIN: join(folder, "bin") };
     const options = { cwd, env, maxBuffer: 1e8 };
     await promisify(execFile)("sh", ["-ec", goLines!.replace("npx buf", "buf")], options);
-    const module = join(folder, "petstore");
+    const module = join(folder, "petstore-go");
     await writeFile(join(module, "go.mod"), "module petstore\n\ngo 1.24\n");
     await writeFile(join(module, "main.go"), programIn("go"));
     expect(runLines).toBe("go mod tidy\ngo run .\n");

@@ -1,7 +1,7 @@
 // The commands of docs/operations/one-machine.md for backup and restore, on running services.
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import Sqlite from "better-sqlite3";
@@ -158,6 +158,9 @@ test(
         await writeFile(file, "");
         await expect(restore()).rejects.toThrow(`no such table: ${tier}_migrations`);
         await rename(`${file}.away`, file);
+        await writeFile(`${file}-wal`, ""); // as beside the files of before
+        await expect(restore()).rejects.toThrow("Command failed");
+        await rm(`${file}-wal`);
       }
       expect(latest()).toBe(99);
     });
