@@ -41,9 +41,9 @@ export function formFaults({ status, headers, body }: Answer): string[] {
  * @returns why `X-RateLimit-Reset` is not the end of the window that has the least left
  */
 export function resetFault(headers: Answer["headers"], unixMs: { readonly call: number; readonly return: number }) {
-  const { ratelimit, "x-ratelimit-remaining": left, "x-ratelimit-reset": reset } = headers;
-  const windows = [...String(ratelimit).matchAll(/"[\w-]+";r=(\d+);t=(\d+)/g)].filter(([, r]) => r === left);
-  const isEnd = windows.some(([, , seconds]) => {
+  const { ratelimit, "x-ratelimit-remaining": binding, "x-ratelimit-reset": reset } = headers;
+  const isEnd = windowsOf(headers).some(([, , left, seconds]) => {
+    if (left !== binding) return false;
     const endMs = 1_000 * (Number(reset) - Number(seconds));
     return endMs > unixMs.call - resetSlackMs && endMs < unixMs.return + resetSlackMs;
   });
@@ -64,11 +64,16 @@ function isError(body: string, status: number): boolean {
   }
 }
 
+/** @returns for each window its name, what is left of it and its seconds, behind the text of all */
+function windowsOf({ ratelimit }: Answer["headers"]): readonly RegExpExecArray[] {
+  return [...String(ratelimit).matchAll(/"([\w-]+)";r=(\d+);t=(\d+)/g)];
+}
+
 /** @returns why the limit headers do not agree with each other, and with `Retry-After` */
 function limitFaults(status: number, headers: Answer["headers"]): string[] {
   const textOf = (name: string) => String(headers[name]);
   const quotas = [...textOf("ratelimit-policy").matchAll(/"([\w-]+)";q=(\d+);w=\d+/g)];
-  const windows = [...textOf("ratelimit").matchAll(/"([\w-]+)";r=(\d+);t=(\d+)/g)];
+  const windows = windowsOf(headers);
   const binding = windows.find(([, name, left, seconds]) => {
     if (status === 429 && (left !== "0" || seconds !== textOf("retry-after"))) return false;
     const quota = quotas.find(([, other]) => other === name)?.[2];

@@ -142,7 +142,7 @@ export class ApiSender {
     return this.#keyIds.get(requestId);
   }
 
-  /** Gets a new key in place of its own, which ends so much later. */
+  /** Gets a new key in place of its own. @param graceSeconds for which the old one still works */
   async rotate(graceSeconds = 86_400): Promise<void> {
     this.#oldKey = undefined; // even without an answer, it may end now
     const key = this.#key;

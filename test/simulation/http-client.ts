@@ -50,7 +50,7 @@ interface OpenRequest {
   readonly end: (outcome: HttpOutcome) => void;
 }
 
-/** What a connection is told of. */
+/** What a connection tells its client. */
 interface LineOptions {
   /** There is no request on it any more. */
   readonly onFree: () => void;

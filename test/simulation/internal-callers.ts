@@ -140,6 +140,13 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
       changes.push(asked);
       return asked;
     };
+    /** Asks for adjustments that are made all or none: what one entry gets is taken from the next one. */
+    const askPair = (petId: number, delta: number, { mayBeLate }: { readonly mayBeLate: boolean }) => {
+      const group: AskedChange[] = [];
+      const change = { kind: "adjust", group, mayBeLate } as const;
+      group.push(ask({ ...change, petId, delta }), ask({ ...change, petId: 1 + (petId % pets), delta: -delta }));
+      return group;
+    };
     const untilKnown = async (asked: readonly AskedChange[], work: () => Promise<readonly Changed[]>) => {
       while ((await attempt(asked, work)) === "unknown" && !isOver()) {
         meet("a change that is repeated");
@@ -165,10 +172,7 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
           return untilKnown([ask({ kind, petId, delta })], adjust);
         }
         case "adjustMany": {
-          const petIds = [petId, 1 + (petId % pets)]; // what one of them gets is taken from the other
-          const group: AskedChange[] = [];
-          const change = { kind: "adjust", group } as const;
-          group.push(...petIds.map((petId, i) => ask({ ...change, petId, delta: i === 0 ? delta : -delta })));
+          const group = askPair(petId, delta, { mayBeLate: false });
           const adjustments = group.map(({ petId, delta }) => ({ petId: BigInt(petId), delta: delta! }));
           const adjust = async () => (await client.adjustMany({ adjustments, requestId })).items.map(toChanged);
           return untilKnown(group, adjust);
@@ -212,10 +216,7 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
           return untilKnown([ask({ kind: "adjust", petId, delta, mayBeLate: true })], adjust);
         }
         case "callAdjustMany": {
-          const group: AskedChange[] = [];
-          const change = { kind: "adjust", group, mayBeLate: true } as const;
-          const petIds = [petId, 1 + (petId % pets)];
-          group.push(...petIds.map((one, i) => ask({ ...change, petId: one, delta: i === 0 ? delta : -delta })));
+          const group = askPair(petId, delta, { mayBeLate: true });
           const adjustments = group.map((one) => {
             return { petId: BigInt(one.petId), delta: one.delta!, expectedRevisions: [] };
           });

@@ -35,7 +35,12 @@ const uncounted = 60;
 
 /** @returns when a minute of an account ends that runs at a time of the run */
 export function minuteEndMs(atMs: number, account: string): number {
-  return atMs + lengthsMs[0] - ((unixMsAt(atMs) + phaseMsOf(account)) % lengthsMs[0]);
+  return atMs + restMsOf(unixMsAt(atMs), phaseMsOf(account), lengthsMs[0]);
+}
+
+/** How long a window still runs. */
+function restMsOf(unixMs: number, phaseMs: number, lengthMs: number): number {
+  return lengthMs - ((unixMs + phaseMs) % lengthMs);
 }
 
 /** What the faults of a plan allow of its limits. */
@@ -98,9 +103,9 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
       if (!mayBeLeft) violations.push(`${what} left ${left} after ${least} to ${most} of ${limits[0]}`);
     }
     if (code !== "rate_limit_exceeded" || windows.some(([from, to]) => from !== to)) continue;
-    const spent = lengthsMs.flatMap((lengthMs, w) => (before(request, w).most >= limits[w]! ? [{ lengthMs, w }] : []));
+    const spent = lengthsMs.filter((_, w) => before(request, w).most >= limits[w]!);
     if (spent.length === 0) violations.push(`${what} got 429 after ${before(request, 0).most} of ${limits[0]}`);
-    const restsMs = spent.map(({ lengthMs, w }) => (windows[w]![0] + 1) * lengthMs - phaseMs - unixMs(callMs));
+    const restsMs = spent.map((lengthMs) => restMsOf(unixMs(callMs), phaseMs, lengthMs));
     if (spent.length > 0 && restsMs.every((restMs) => Math.abs(waitSeconds * 1_000 - restMs) > toldMs)) {
       violations.push(`${what} was told to wait ${waitSeconds} s of ${restsMs} ms`);
     }
@@ -128,8 +133,7 @@ function judgeBans(requests: readonly LimitedRequest[], { unixMs, phaseMs, alone
   for (const { callMs, waitSeconds } of bans) {
     const isFirst = waitSeconds >= firstBanSeconds - lengthsMs[0] / 1_000 && waitSeconds <= firstBanSeconds + 1;
     // It ends no sooner than a day of which nothing is left.
-    const dayMs = lengthsMs[1] - ((unixMs(callMs) + phaseMs) % lengthsMs[1]);
-    const isOfDay = Math.abs(waitSeconds * 1_000 - dayMs) <= toldMs;
+    const isOfDay = Math.abs(waitSeconds * 1_000 - restMsOf(unixMs(callMs), phaseMs, lengthsMs[1])) <= toldMs;
     if (!isFirst && !isOfDay) violations.push(`a ban for ${waitSeconds} s`);
   }
   const counted = refusals.filter(({ callMs }) => callMs > refusals[0]!.callMs + tellingMs).length;

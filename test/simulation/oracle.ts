@@ -147,6 +147,12 @@ class Judge {
     return states[firstNot(states.length, (i) => states[i]!.at <= at) - 1];
   }
 
+  /** The states of entries after a commit that came after a revision, removed ones included. */
+  #changedAfter(after: bigint, at: number): Placed[] {
+    const latest = [...this.#states.keys()].flatMap((petId) => this.#latestOf(petId, at) ?? []);
+    return latest.filter(({ revision }) => revision > after);
+  }
+
   /** The state of an entry after a commit; undefined when it is not there. */
   #stateOf(petId: number, at: number): Placed | undefined {
     const found = this.#latestOf(petId, at);
@@ -244,9 +250,7 @@ class Judge {
 
   /** The body that tells what has changed between a tag and a state. */
   #changesBetween(since: string, at: number): object {
-    const after = revisionIn(since);
-    const latest = [...this.#states.keys()].flatMap((petId) => this.#latestOf(petId, at) ?? []);
-    const changed = latest.filter(({ revision }) => revision > after).sort((a, b) => a.petId - b.petId);
+    const changed = this.#changedAfter(revisionIn(since), at).sort((a, b) => a.petId - b.petId);
     return {
       etag: `"${this.#tagOf(at)}"`,
       changed: changed
@@ -258,9 +262,8 @@ class Judge {
 
   /** Whether more has changed after a revision than there are entries in a state. */
   #isLong(after: bigint, at: number): boolean {
-    const latest = [...this.#states.keys()].flatMap((petId) => this.#latestOf(petId, at) ?? []);
-    const changed = latest.filter(({ revision }) => revision > after).length;
-    return changed > latest.filter(({ removed }) => !removed).length;
+    const entries = this.#changedAfter(-1n, at).filter(({ removed }) => !removed);
+    return this.#changedAfter(after, at).length > entries.length;
   }
 
   /** Removals up to this revision may be forgotten by then. */

@@ -224,8 +224,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       return { ...dense, endMs: 7_000, timeoutMs, faults: [{ ...overlap, which: 3 }, ...late] };
     }
     case 8: {
-      // One side of some connections hears of their end while its bytes are still on the way, and another service takes
-      // what comes next.
+      // Some connections break for one side alone. What it has sent comes late, after what it sends to another service.
       const kinds = ["lose gateway to service", "lose gateway to service", "lose service to database"] as const;
       const lost = [500, 2_000, 3_500, 5_000].map((atMs) => {
         return faultOf(random, random.pick(kinds), atMs + random.between(0, 500), random.between(100, 1_500));

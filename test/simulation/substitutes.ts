@@ -28,7 +28,7 @@ const packages = new Map([
  * segments, and go out piece by piece; checks that find many changes are cut off, and differences are long. Gateways of
  * different runs would share the threads that deflate.
  */
-const texts = new Map<string, readonly (readonly [text: string, here: string])[]>([
+const texts = new Map<string, readonly (readonly [text: string, stand: string])[]>([
   [here("../../gateway/inventory/list/chunks.ts"), [["chunkSize = 256;", "chunkSize = 2;"]]],
   [
     here("../../gateway/inventory/list/snapshot.ts"),
@@ -64,11 +64,13 @@ registerHooks({
   },
   load(url, context, next) {
     const loaded = next(url, context);
-    const source = String(loaded.source);
-    const replaced = (texts.get(url) ?? []).reduce((before, [text, here]) => {
-      if (!before.includes(text)) throw new Error(`${url} has no ${text}`);
-      return before.replace(text, here);
-    }, source);
-    return texts.has(url) ? { ...loaded, source: replaced } : loaded;
+    const replacements = texts.get(url);
+    if (!replacements) return loaded;
+    let source = String(loaded.source);
+    for (const [text, stand] of replacements) {
+      if (!source.includes(text)) throw new Error(`${url} has no ${text}`);
+      source = source.replace(text, stand);
+    }
+    return { ...loaded, source };
   },
 });

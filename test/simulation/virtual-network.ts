@@ -87,7 +87,7 @@ export class End<Message = unknown> {
     this.onClose();
   }
 
-  /** Hears of its end at once. The other side learns of it so much later than what was sent before. */
+  /** Ends for this side at once. The other side still gets what was sent before, and learns of the end after that. */
   lose(laterMs: number): void {
     if (this.isClosed) return;
     const { peer } = this;
@@ -211,11 +211,15 @@ export class Network {
     this.wayBetween(from, to).delayMs = delayMs;
   }
 
+  /** The first host's sides of the connections between two. */
+  #endsBetween(a: Pick<Host, "name">, b: Pick<Host, "name">): readonly End<never>[] {
+    return [...this.#ends].filter((end) => end.host.name === a.name && end.peer.host.name === b.name);
+  }
+
   /** Breaks the connections between two hosts: both sides learn of it. */
   cut(a: Pick<Host, "name">, b: Pick<Host, "name">): void {
     note(`cut ${a.name} ${b.name}`);
-    for (const end of this.#ends) {
-      if (end.host.name !== a.name || end.peer.host.name !== b.name) continue;
+    for (const end of this.#endsBetween(a, b)) {
       const { peer } = end;
       at(end.host, nowMs(), () => end.hearClose());
       at(peer.host, nowMs(), () => peer.hearClose());
@@ -223,13 +227,13 @@ export class Network {
   }
 
   /**
-   * Breaks the connections of a host to another one for the first of them alone: what it has sent still comes, and the
-   * other one learns of the end so much later than that.
+   * Breaks the connections of a host to another one for the first of them alone: what it has sent still comes.
+   *
+   * @param laterMs how long after that the other one learns of the end
    */
   lose(near: Pick<Host, "name">, far: Pick<Host, "name">, laterMs: number): void {
     note(`lose ${near.name}>${far.name}`);
-    for (const end of [...this.#ends]) {
-      if (end.host.name !== near.name || end.peer.host.name !== far.name) continue;
+    for (const end of this.#endsBetween(near, far)) {
       meet("a break of which one side knows");
       at(end.host, nowMs(), () => end.lose(laterMs));
     }
