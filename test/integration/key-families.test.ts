@@ -130,6 +130,13 @@ describeEachDatabase("the keys of a family", (url) => {
     expect(await works(old)).toBe(true);
   });
 
+  test("end at once without grace, also for a gateway whose clock is behind", async () => {
+    const old = await issue();
+    await mustRotate(old.keyId, 0);
+    nowMs -= hour;
+    expect(await works(old)).toBe(false);
+  });
+
   test("are made of keys that work only", async () => {
     const [revoked, expired] = [await issue(), await issue({ expiresAtMs: start })];
     await admin.revoke(revoked.keyId);

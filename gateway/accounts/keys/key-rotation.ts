@@ -63,7 +63,11 @@ async function rotate(
     .whereNull("revoked_at") // expired ones, too: the clock of this gateway may be ahead
     .update({ revoked_at: nowMs });
   const oldExpiresAtMs = Math.min(endMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
-  await trx("api_keys").where({ id: oldId }).update({ replaced_by: keyId, expires_at: oldExpiresAtMs });
+  // Where the clock of another gateway is behind, an end that has come is still to come.
+  const end = oldExpiresAtMs <= nowMs ? { revoked_at: nowMs } : {};
+  await trx("api_keys")
+    .where({ id: oldId })
+    .update({ replaced_by: keyId, expires_at: oldExpiresAtMs, ...end });
   // After an earlier rotation the old key ends with its grace, and its successor has the original end.
   const expiresAtMs = toNumber((successor ?? old).expires_at);
   await trx("api_keys").insert({
