@@ -425,6 +425,13 @@ const lostOrStale: readonly PlantedFault[] = [
     find: "    response.uncork();\n",
     replace: "    response.uncork();\n    if (i < pieces.length - 3) i = pieces.length - 3;\n",
   },
+  {
+    promise: 2,
+    what: "a long difference leaves out some removed entries",
+    file: "gateway/inventory/list/difference.ts",
+    find: "gone.slice(at, at + idsAtOnce)}",
+    replace: "gone.slice(at, at + idsAtOnce - 1)}",
+  },
 ];
 
 export const plantedFaults: readonly PlantedFault[] = [...lostOrStale, ...brokenRules];

@@ -405,4 +405,25 @@ export const brokenRules: readonly PlantedFault[] = [
     find: "      memory.followClock(answered.nowMs, sentAtMs);",
     replace: "      memory.followClock(answered.nowMs, memory.elapsedMs());",
   },
+  {
+    promise: 5,
+    what: "a rotation without grace ends the old key by the clock of its gateway",
+    file: "gateway/accounts/keys/key-rotation.ts",
+    find: "const end = oldExpiresAtMs <= nowMs ? { revoked_at: nowMs } : {};",
+    replace: "const end = {};",
+  },
+  {
+    promise: 9,
+    what: "a request of which half is forgotten is made again in part",
+    file: "inventory-svc/stock/decide-changes.ts",
+    find: "const isPart = group.isAllOrNothing && known > 0 && known < changes.length;",
+    replace: "const isPart = false;",
+  },
+  {
+    promise: 7,
+    what: "an address without a key has twice its limit",
+    file: "gateway/admission/address-guard.ts",
+    find: "lengthSeconds: 60, limit: perMinute }",
+    replace: "lengthSeconds: 60, limit: 2 * perMinute }",
+  },
 ];

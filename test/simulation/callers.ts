@@ -93,6 +93,22 @@ export class HttpCaller {
     return changes.every(({ attempts, expected }) => attempts[0]!.outcome.kind === "done" || expected !== undefined);
   }
 
+  /** Repeats adjustments when only a part of their records is left: no part of them may be made again. */
+  async repeatForgotten(forgetFirst: () => Promise<void>): Promise<void> {
+    const asked = this.#adjustments();
+    const headers = { "idempotency-key": this.#newKey() };
+    await this.#attempt(asked, headers, false);
+    const isMade = ({ attempts }: AskedChange) => attempts[0]!.outcome.kind === "done";
+    if (!asked.every(isMade)) return;
+    await forgetFirst();
+    const repeat: AskedChange[] = [];
+    for (const change of asked) repeat.push({ ...change, reuses: change, group: repeat, attempts: [] });
+    this.#world.changes.push(...repeat);
+    await this.#attempt(repeat, headers, false);
+    if (repeat.some(isMade)) this.#world.fail("at rest, a request of which half is forgotten was made again");
+    else meet("a repeat of which half is forgotten");
+  }
+
   /** Waits for a change of an entry, or of any, that comes after what it has read. */
   async wait(kind: "changes" | "entry", seconds: number): Promise<void> {
     const prefer = `wait=${seconds}`;

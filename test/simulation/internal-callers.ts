@@ -103,7 +103,7 @@ const internalKinds = {
 /** An internal caller, with the product's own client. */
 export async function runInternalCaller(name: string, world: CallerWorld): Promise<Host> {
   const host = new Host(name);
-  const { random, changes, pets, pauseMs, isOver, timeoutMs } = world;
+  const { random, changes, pets, pauseMs, isOver, timeoutMs, keepsRecords, fail } = world;
   await runIn(host, async () => {
     const client = createInventoryClient({ address: "services", timeoutMs });
     /** As callers in other languages have it. */
@@ -156,6 +156,20 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
       await pause(random.between(1, 500));
       await attempt(asked, work); // once more, which changes nothing
     };
+    /** Adjusts an entry once. The id of a request that was made makes no other adjustment. */
+    const adjustOnce = async (
+      asked: AskedChange,
+      adjust: (delta: number) => Promise<{ readonly item: Item }>,
+    ): Promise<void> => {
+      const work = async (delta: number) => [toChanged((await adjust(delta)).item)];
+      await untilKnown([asked], () => work(asked.delta!));
+      if (!keepsRecords || asked.attempts.at(-1)!.outcome.kind !== "done" || random.chance(0.8)) return;
+      meet("a request id that is used again");
+      const other = asked.delta! + 1 || 1;
+      const change = { ...asked, delta: other, reuses: asked };
+      const kind = await attempt([ask(change)], () => work(other));
+      if (kind === "done") fail(`${name} has made two adjustments of ${asked.petId} with one request id`);
+    };
     const act = async (kind: keyof typeof internalKinds) => {
       const petId = 1 + random.below(pets);
       const moving = random.pick(movingPets);
@@ -167,9 +181,8 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
       const requestId = `adjust-${nextNumber()}`;
       switch (kind) {
         case "adjust": {
-          const adjustment = { petId: BigInt(petId), delta, requestId };
-          const adjust = async () => [toChanged((await client.adjust(adjustment)).item)];
-          return untilKnown([ask({ kind, petId, delta })], adjust);
+          const adjust = (delta: number) => client.adjust({ petId: BigInt(petId), delta, requestId });
+          return adjustOnce(ask({ kind, petId, delta }), adjust);
         }
         case "adjustMany": {
           const group = askPair(petId, delta, { mayBeLate: false });
@@ -208,12 +221,12 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
           return untilKnown([ask({ kind: "set", petId, quantity, mayBeLate: true })], set);
         }
         case "callAdjust": {
-          const request = { petId: BigInt(petId), delta, requestId };
-          const adjust = async () => {
+          const adjust = async (delta: number) => {
+            const request = { petId: BigInt(petId), delta, requestId };
             const { item } = await callUnary(stub.adjustInventory.bind(stub), request, { timeoutMs });
-            return [toChanged(toItem(item))];
+            return { item: toItem(item) };
           };
-          return untilKnown([ask({ kind: "adjust", petId, delta, mayBeLate: true })], adjust);
+          return adjustOnce(ask({ kind: "adjust", petId, delta, mayBeLate: true }), adjust);
         }
         case "callAdjustMany": {
           const group = askPair(petId, delta, { mayBeLate: true });

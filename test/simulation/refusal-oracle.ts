@@ -21,6 +21,7 @@ export const refusals: Readonly<Record<string, Refusable>> = {
   412: isElsewhere,
   422: isTaken,
   429: () => false,
+  INVALID_ARGUMENT: isTaken,
   NOT_FOUND: isAbsent,
   ALREADY_EXISTS: (_, entry) => entry !== undefined,
   FAILED_PRECONDITION: exceeds,

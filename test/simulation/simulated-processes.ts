@@ -36,6 +36,9 @@ export interface SimulatedProcess {
 /** More than a caller sends while the faults last. */
 export const keyedUpdatesPerDay = 600;
 
+/** Requests without a valid key that an address may send in a minute. */
+export const keylessPerMinute = 20;
+
 /** How long a process serves after it has said that it leaves. */
 const drainDelayMs = 2_000;
 
@@ -176,7 +179,7 @@ export function startGateway(network: Network, name: string, settings: GatewaySe
       KEYED_UPDATE_TIMEOUT_MS: String(settings.keyedTimeoutMs),
       KEY_ROTATION: "1",
       KEYED_UPDATES_PER_DAY: String(keyedUpdatesPerDay),
-      ADDRESS_GUARD_PER_MINUTE: "20",
+      ADDRESS_GUARD_PER_MINUTE: String(keylessPerMinute),
     });
     const gateway = createGateway(config, { log: logOf(host) });
     const publicServer = createPublicServer({

@@ -45,7 +45,10 @@ const texts = new Map<string, readonly (readonly [text: string, stand: string])[
   ],
   [
     here("../../gateway/inventory/list/difference.ts"),
-    [["alwaysAnsweredChanges = 1_000;", "alwaysAnsweredChanges = 3;"]],
+    [
+      ["alwaysAnsweredChanges = 1_000;", "alwaysAnsweredChanges = 3;"],
+      ["idsAtOnce = 1_000;", "idsAtOnce = 2;"],
+    ],
   ],
   [here("../../gateway/inventory/stock-client.ts"), [["maxChanges = 10_000;", "maxChanges = 3;"]]],
   [here("../../gateway/inventory/list/gzip.ts"), [["before = lanes[lane]!;", "before = Promise.resolve();"]]],
