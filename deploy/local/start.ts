@@ -115,8 +115,8 @@ async function main(): Promise<void> {
       const address = tiers.at(-1)?.listen;
       const tier = await startTier(script, flags, address ? { ...env, INVENTORY_ADDRESS: address } : env);
       tiers.push(tier);
-      void tier.exited.then((code) => {
-        if (!stopping) console.error(`${script} ended with code ${code}: stopping`);
+      void tier.exited.then((how) => {
+        if (!stopping) console.error(`${script} ${how}: stopping`);
         return stop(1);
       });
     }

@@ -7,7 +7,8 @@ const root = join(import.meta.dirname, "../..");
 export interface Tier {
   readonly child: ChildProcess;
   readonly listen: string;
-  readonly exited: Promise<number | null>;
+  /** Resolves at its end, with how it has ended. */
+  readonly exited: Promise<string>;
 }
 
 /** Starts one tier and resolves when it is ready to serve. @param flags of Node */
@@ -18,10 +19,12 @@ export function startTier(script: string, flags: readonly string[], env: NodeJS.
     // Ctrl-C reaches only this process, which then stops the tiers in the reverse order of their start.
     detached: true,
   });
-  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  const exited = new Promise<string>((resolve) => {
+    child.once("exit", (code, signal) => resolve(signal ? `ended by ${signal}` : `ended with code ${code}`));
+  });
   return new Promise((resolve, reject) => {
     child.once("message", (message) => resolve({ child, exited, listen: (message as { listen: string }).listen }));
-    child.once("exit", (code) => reject(new Error(`${script} ended with code ${code} before it was ready`)));
+    void exited.then((how) => reject(new Error(`${script} ${how} before it was ready`)));
   });
 }
 
