@@ -39,6 +39,9 @@ function escaped(text: string): string {
 /** Says in a sample of changes why it prints nothing at first. */
 const waits = "the answer comes with the next change, after 90 s at the latest";
 
+/** Says in a sample with an Idempotency-Key that each run of it is another change. */
+const isNew = "a repeat of this change has to send the same key";
+
 function curl({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
   const authorization = '-H "Authorization: Bearer $KEY"';
   const parts = [
@@ -50,6 +53,7 @@ function curl({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
     url,
   ];
   return lines(
+    isKeyed && `# ${isNew}`,
     listUrl && "# needs curl 7.84 or later",
     listUrl && `ETAG=$(curl -f -s -I -o /dev/null -w '%header{etag}' \\\n  ${authorization} \\\n  ${listUrl})`,
     listUrl && `# ${waits}`,
@@ -62,7 +66,7 @@ function javaScript({ method, url, body, isKeyed, listUrl }: SampledRequest): st
     "// Node 20 or later",
     `const headers = {\n  Authorization: \`Bearer \${process.env.KEY}\`,`,
     body !== undefined && '  "Content-Type": "application/json",',
-    isKeyed && '  "Idempotency-Key": crypto.randomUUID(),',
+    isKeyed && `  "Idempotency-Key": crypto.randomUUID(), // ${isNew}`,
     listUrl && `  Prefer: "wait=90", // ${waits}`,
     "};",
     listUrl && `const list = await fetch("${listUrl}", { method: "HEAD", headers });`,
@@ -85,7 +89,7 @@ function python({ method, url, body, isKeyed, listUrl }: SampledRequest): string
     "\nheaders = {",
     `    "Authorization": f"Bearer {os.environ['KEY']}",`,
     body !== undefined && '    "Content-Type": "application/json",',
-    isKeyed && '    "Idempotency-Key": str(uuid.uuid4()),',
+    isKeyed && `    "Idempotency-Key": str(uuid.uuid4()),  # ${isNew}`,
     listUrl && `    "Prefer": "wait=90",  # ${waits}`,
     "}",
     "try:",
@@ -120,6 +124,7 @@ function go({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
     orFail,
     authorize("request"),
     body !== undefined && '\trequest.Header.Set("Content-Type", "application/json")',
+    isKeyed && `\t// ${isNew}`,
     isKeyed && '\trequest.Header.Set("Idempotency-Key", rand.Text()) // Go 1.24 or later',
     listUrl && `\trequest.Header.Set("Prefer", "wait=90") // ${waits}`,
     "\tresponse, err := http.DefaultClient.Do(request)",

@@ -96,8 +96,8 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
   },
   rate_limit_exceeded: {
     meaning:
-      "A limit is used up, and `RateLimit-Policy` names it: `minute` and `day` are those of the account, or of the " +
-      "address without a valid key; `own-account` is that of `/rate_limit` and `/usage`; `rotations` and " +
+      "A limit is used up: the one that has `r=0` in `RateLimit`. `minute` and `day` are those of the account, or of " +
+      "the address without a valid key; `own-account` is that of `/rate_limit` and `/usage`; `rotations` and " +
       "`keyed-updates` speak for themselves. The request was not carried out. It is not counted, but one of `rotations` " +
       "or `keyed-updates` is charged to minute and day like any other.",
     action:

@@ -81,7 +81,7 @@ function fenced(language: string, source: string): string {
 /** How the client that is served beside the documents is used. */
 const clientUse = (server: string) => `## Client for JavaScript
 
-\`client.js\`, beside this document, is one file without a dependency, for JavaScript and TypeScript. Save it beside your program, with its types (\`client.d.ts\`), where \`package.json\` has \`"type": "module"\`; it needs Node 20. It has a call for every operation, exact ids, repeats and limits:
+\`client.js\`, beside this document, is one file without a dependency, for JavaScript and TypeScript. Save it beside your program, with its types (\`client.d.ts\`), where \`package.json\` has \`"type": "module"\`; it needs Node 20. It has a call for every operation, keeps ids exact and repeats what is safe to repeat. When less than a fifth of a limit is left, it spreads its requests over the rest of the time:
 
 ${fenced("js", clientExample(server))}`;
 

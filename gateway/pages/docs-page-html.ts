@@ -111,7 +111,7 @@ function clientHtml(document: ShownDocument): string {
   return `<section class="row" aria-labelledby="client">
 <div class="text">
 <h2 id="client">Client for JavaScript</h2>
-<p><a href="../client.js">The client of this API</a> is one file without a dependency, for JavaScript and TypeScript. Save it beside your program, with <a href="../client.d.ts">its types</a>, where <code>package.json</code> has <code>"type": "module"</code>; it needs Node 20. It has a call for every operation, exact ids, repeats and limits.</p>
+<p><a href="../client.js">The client of this API</a> is one file without a dependency, for JavaScript and TypeScript. Save it beside your program, with <a href="../client.d.ts">its types</a>, where <code>package.json</code> has <code>"type": "module"</code>; it needs Node 20. It has a call for every operation, keeps ids exact and repeats what is safe to repeat. When less than a fifth of a limit is left, it spreads its requests over the rest of the time.</p>
 </div>
 <div class="code">${panel("JavaScript", codeBlock(clientExample(sampleServer(document).url), "A program with the client"))}</div>
 </section>`;

@@ -112,23 +112,27 @@ export function appliedOrThrow(change: Change, outcome: Outcome): Applied {
     case "not_found":
       throw notFound(change.petId);
     case "already_exists":
-      throw new RpcError("ENTRY_EXISTS", "there is an entry with this pet_id already", {
+      throw new RpcError("ENTRY_EXISTS", `there is an entry ${change.petId} already`, {
         metadata: { pet_id: String(change.petId) },
       });
     case "revision_mismatch": {
       const { pet_id, revision } = describe(outcome.item);
-      throw new RpcError("REVISION_MISMATCH", `the entry is at revision ${revision}, not at one that is expected`, {
-        metadata: { pet_id, revision },
-      });
+      throw new RpcError(
+        "REVISION_MISMATCH",
+        `entry ${pet_id} is at revision ${revision}, not at one that is expected`,
+        {
+          metadata: { pet_id, revision },
+        },
+      );
     }
     case "insufficient_stock":
-      throw new RpcError("INSUFFICIENT_STOCK", `there are only ${outcome.item.quantity} left`, {
+      throw new RpcError("INSUFFICIENT_STOCK", `entry ${change.petId} has only ${outcome.item.quantity} left`, {
         metadata: describe(outcome.item),
       });
     case "quantity_overflow":
       throw new RpcError(
         "QUANTITY_OVERFLOW",
-        `there are ${outcome.item.quantity} already, and no more than ${maxQuantity} may be`,
+        `entry ${change.petId} has ${outcome.item.quantity} already, and no more than ${maxQuantity} may be`,
         { metadata: describe(outcome.item) },
       );
     case "id_reused": {
@@ -161,7 +165,7 @@ function isApplied(kind: Outcome["kind"]): kind is Applied["kind"] {
 }
 
 export function notFound(petId: bigint): RpcError {
-  return new RpcError("ENTRY_NOT_FOUND", "there is no entry with this pet_id", { metadata: { pet_id: String(petId) } });
+  return new RpcError("ENTRY_NOT_FOUND", `there is no entry ${petId}`, { metadata: { pet_id: String(petId) } });
 }
 
 function describe({ petId, revision, quantity }: Item) {

@@ -97,7 +97,9 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     );
     const sold = results.filter((result) => typeof result === "number");
     expect(sold.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    expect(new Set(results.filter((result) => typeof result === "string"))).toEqual(new Set(["there are only 0 left"]));
+    expect(new Set(results.filter((result) => typeof result === "string"))).toEqual(
+      new Set(["entry 2 has only 0 left"]),
+    );
   });
 
   test("adjustments are deleted by a service when they are older than a day, and not before", async () => {

@@ -144,7 +144,7 @@ describe("the client for internal callers", () => {
     await expect(inventory.get(-1n)).rejects.toMatchObject({
       name: "InventoryError",
       code: "NOT_FOUND",
-      message: "NOT_FOUND: there is no entry with this pet_id",
+      message: "NOT_FOUND: there is no entry -1",
     });
     expect(await failureOf(inventory.update({ petId: 1n, quantity: -1 }))).toBe("INVALID_ARGUMENT");
     expect(await failureOf(inventory.update({ petId: 1n, quantity: 1, expectedRevision: 0n }))).toBe("ABORTED");

@@ -22,34 +22,35 @@ describeEachDatabase("refusals over gRPC", (url) => {
   beforeEach(() => stock.empty());
 
   const sold = PET_STATUS_SOLD;
-  const noEntry = "there is no entry with this pet_id";
+  const noEntry = "there is no entry 9";
+  const noRemoved = "there is no entry 2";
   const required = "quantity is required";
   const bounds = "quantity must be from 0 to 2147483647";
   /** Entry 1 is at revision 1, and entry 2 is removed. */
   test.each<[string, () => Promise<unknown>, keyof typeof status, string]>([
     ["get of an unknown id", () => inventory.get({ petId: 9n }), "NOT_FOUND", noEntry],
-    ["get of a removed entry", () => inventory.get({ petId: 2n }), "NOT_FOUND", noEntry],
+    ["get of a removed entry", () => inventory.get({ petId: 2n }), "NOT_FOUND", noRemoved],
     ["update of an unknown id", () => inventory.update({ petId: 9n, quantity: 1 }), "NOT_FOUND", noEntry],
-    ["update of a removed entry", () => inventory.update({ petId: 2n, quantity: 1 }), "NOT_FOUND", noEntry],
+    ["update of a removed entry", () => inventory.update({ petId: 2n, quantity: 1 }), "NOT_FOUND", noRemoved],
     ["remove of an unknown id", () => inventory.remove({ petId: 9n }), "NOT_FOUND", noEntry],
-    ["remove of a removed entry", () => inventory.remove({ petId: 2n }), "NOT_FOUND", noEntry],
+    ["remove of a removed entry", () => inventory.remove({ petId: 2n }), "NOT_FOUND", noRemoved],
     [
       "create of an existing entry",
       () => inventory.create({ petId: 1n, quantity: 5, status: sold }),
       "ALREADY_EXISTS",
-      "there is an entry with this pet_id already",
+      "there is an entry 1 already",
     ],
     [
       "update at another revision",
       () => inventory.update({ petId: 1n, quantity: 5, expectedRevisions: [7n] }),
       "ABORTED",
-      "the entry is at revision 1, not at one that is expected",
+      "entry 1 is at revision 1, not at one that is expected",
     ],
     [
       "update at none of several revisions",
       () => inventory.update({ petId: 1n, quantity: 5, expectedRevisions: [7n, 0n, 2n] }),
       "ABORTED",
-      "the entry is at revision 1, not at one that is expected",
+      "entry 1 is at revision 1, not at one that is expected",
     ],
     [
       "update at 21 revisions",
@@ -66,7 +67,7 @@ describeEachDatabase("refusals over gRPC", (url) => {
       "update at revision 0",
       () => inventory.update({ petId: 1n, quantity: 5, expectedRevisions: [0n] }),
       "ABORTED",
-      "the entry is at revision 1, not at one that is expected",
+      "entry 1 is at revision 1, not at one that is expected",
     ],
     [
       "update of an unknown id at a revision",
@@ -113,7 +114,7 @@ describeEachDatabase("refusals over gRPC", (url) => {
       "setStatus at another revision",
       () => inventory.setStatus({ petId: 1n, status: sold, expectedRevision: 2n }),
       "ABORTED",
-      "the entry is at revision 1, not at one that is expected",
+      "entry 1 is at revision 1, not at one that is expected",
     ],
     [
       "adjustment without a delta",
@@ -153,25 +154,25 @@ describeEachDatabase("refusals over gRPC", (url) => {
       "adjustment of a removed entry",
       () => inventory.adjust({ petId: 2n, delta: 1, requestId: "a" }),
       "NOT_FOUND",
-      noEntry,
+      noRemoved,
     ],
     [
       "adjustment to a negative quantity",
       () => inventory.adjust({ petId: 1n, delta: -5, requestId: "a" }),
       "FAILED_PRECONDITION",
-      "there are only 4 left",
+      "entry 1 has only 4 left",
     ],
     [
       "adjustment by the lowest int32",
       () => inventory.adjust({ petId: 1n, delta: -2_147_483_648, requestId: "a" }),
       "FAILED_PRECONDITION",
-      "there are only 4 left",
+      "entry 1 has only 4 left",
     ],
     [
       "adjustment to more than the maximum",
       () => inventory.adjust({ petId: 1n, delta: 2_147_483_644, requestId: "a" }),
       "OUT_OF_RANGE",
-      "there are 4 already, and no more than 2147483647 may be",
+      "entry 1 has 4 already, and no more than 2147483647 may be",
     ],
     [
       "batchGet of more than 1,000 ids",

@@ -70,7 +70,7 @@ function readBodyPetId(value: unknown, name: string): bigint {
   if (value === undefined) throw invalid(`${name} is required.`);
   if (Number.isSafeInteger(value)) return BigInt(value as number);
   if (typeof value === "bigint" && value >= minPetId && value <= maxPetId) return value;
-  throw invalid(`${name} must be an int64, as a JSON integer without a fraction or an exponent.`);
+  throw invalid(`${name} must be an int64, as a JSON integer.`);
 }
 
 function readPreconditionOf(value: unknown, name: string): Precondition | undefined {
