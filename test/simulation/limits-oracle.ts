@@ -18,8 +18,8 @@ export interface LimitRules {
   readonly lateMs: number;
 }
 
-/** By how much the end that a caller is told may differ from that of its window, the way of the answer included. */
-const toldMs = 3_000;
+/** By how much the end that a caller is told may differ from that of its window, besides a whole second. */
+const toldMs = 200;
 
 /** The number of refusals that brings a ban. */
 const refusalsOfBan = 30;
@@ -105,9 +105,8 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
     if (code !== "rate_limit_exceeded" || windows.some(([from, to]) => from !== to)) continue;
     const spent = lengthsMs.filter((_, w) => before(request, w).most >= limits[w]!);
     if (spent.length === 0) violations.push(`${what} got 429 after ${before(request, 0).most} of ${limits[0]}`);
-    const restsMs = spent.map((lengthMs) => restMsOf(unixMs(callMs), phaseMs, lengthMs));
-    if (spent.length > 0 && restsMs.every((restMs) => Math.abs(waitSeconds * 1_000 - restMs) > toldMs)) {
-      violations.push(`${what} was told to wait ${waitSeconds} s of ${restsMs} ms`);
+    if (spent.length > 0 && !spent.some((lengthMs) => isToldEnd(request, lengthMs, rules))) {
+      violations.push(`${what} was told to wait ${waitSeconds} s, for another time than the end of its window`);
     }
   }
   for (const [w, limit] of limits.entries()) {
@@ -123,18 +122,30 @@ export function judgeLimits(requests: readonly LimitedRequest[], rules: LimitRul
   return [...violations, ...judgeBans(requests, rules)];
 }
 
+/** Whether a refusal, which was given between the call and the return, tells the end of its window in whole seconds. */
+function isToldEnd(
+  { callMs, returnMs, waitSeconds }: LimitedRequest,
+  lengthMs: number,
+  { unixMs, phaseMs }: LimitRules,
+): boolean {
+  const restMs = (atMs: number) => restMsOf(unixMs(atMs), phaseMs, lengthMs);
+  const waitMs = 1_000 * waitSeconds;
+  return waitMs >= restMs(returnMs) - toldMs && waitMs <= restMs(callMs) + 1_000 + toldMs;
+}
+
 /** @returns what contradicts the bans, which come after many refusals, and only then */
-function judgeBans(requests: readonly LimitedRequest[], { unixMs, phaseMs, alone, faults }: LimitRules): string[] {
+function judgeBans(requests: readonly LimitedRequest[], rules: LimitRules): string[] {
+  const { alone, faults } = rules;
   const refusals = requests.filter(({ code }) => code === "rate_limit_exceeded");
   const bans = requests.filter(({ code }) => code === "api_key_banned");
   const early = refusals.filter(({ callMs }) => bans.every((ban) => callMs < ban.returnMs)).length;
   const violations = bans.length > 0 && early < refusalsOfBan ? [`a ban after ${early} refusals`] : [];
   if (faults > 0) return violations;
-  for (const { callMs, waitSeconds } of bans) {
+  for (const ban of bans) {
+    const { waitSeconds } = ban;
     const isFirst = waitSeconds >= firstBanSeconds - lengthsMs[0] / 1_000 && waitSeconds <= firstBanSeconds + 1;
     // It ends no sooner than a day of which nothing is left.
-    const isOfDay = Math.abs(waitSeconds * 1_000 - restMsOf(unixMs(callMs), phaseMs, lengthsMs[1])) <= toldMs;
-    if (!isFirst && !isOfDay) violations.push(`a ban for ${waitSeconds} s`);
+    if (!isFirst && !isToldEnd(ban, lengthsMs[1], rules)) violations.push(`a ban for ${waitSeconds} s`);
   }
   const counted = refusals.filter(({ callMs }) => callMs > refusals[0]!.callMs + tellingMs).length;
   const most = refusalsOfBan * Math.max(alone, 1) + uncounted;
