@@ -86,7 +86,7 @@ export function timeline(report: Report, operations: readonly Operation[], kills
 <pre>${escaped(report.violations.slice(0, 3).join("\n"))}</pre>
 <details><summary>What was checked: report.json</summary><pre>${escaped(JSON.stringify(report, undefined, 2))}</pre></details>
 <h2>Real processes under kills</h2>
-<p>Red: a process from its kill until it served again. Blue: answers in time. Below, by entry, what took longer than ${slowMs} ms (green), and updates without an answer or with a 5xx (orange). Point at a mark to read it.</p>
+<p>Red: a process from its kill until it served again. Blue: answers in time. Below, by entry, what took longer than ${slowMs} ms (green), and requests without an answer or with a 5xx (orange), such as those to a dead gateway. Point at a mark to read it.</p>
 <svg viewBox="0 0 ${width} ${y + 6}" role="img" aria-label="Kills and operations in time">${shapes.join("\n")}</svg>
 </html>
 `;

@@ -426,4 +426,34 @@ export const brokenRules: readonly PlantedFault[] = [
     find: "lengthSeconds: 60, limit: perMinute }",
     replace: "lengthSeconds: 60, limit: 2 * perMinute }",
   },
+  {
+    promise: 5,
+    what: "the age of a look-up counts from its answer",
+    file: "gateway/accounts/keys/authenticator.ts",
+    find: "        checkedAt: generation === this.#generation ? askedAt : longAgo,",
+    replace:
+      "        checkedAt:\n          generation === this.#generation\n            ? { unixMs: this.#options.now(), elapsedMs: this.#options.elapsedMs() }\n            : longAgo,",
+  },
+  {
+    promise: 5,
+    what: "the key of a request that waits is looked at again after 8 s only",
+    file: "gateway/http/request-context.ts",
+    find: "const longWaitMs = 10_000 - lookUpMaxAgeMs;",
+    replace: "const longWaitMs = lookUpMaxAgeMs;",
+  },
+  {
+    promise: 5,
+    what: "a look-up that fails makes the one before young again",
+    file: "gateway/accounts/keys/authenticator.ts",
+    find: "    const found = await this.#options.store.findByHash(keyHash);",
+    replace:
+      "    const found = await this.#options.store.findByHash(keyHash).catch((error) => {\n      const known = this.#known.get(id);\n      if (known) known.checkedAt = askedAt;\n      throw error;\n    });",
+  },
+  {
+    promise: 5,
+    what: "a read that had to wait does not look at the key again",
+    file: "gateway/http/request-context.ts",
+    find: "    if (hasWaited(response)) await reverify(contextOf(response));",
+    replace: "",
+  },
 ];

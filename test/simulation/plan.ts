@@ -22,7 +22,7 @@ export const faultKinds = {
   "hold database to service": 3,
   "cut service and database": 2,
   "hold gateway and keys": 1,
-  "slow keys to gateway": 1,
+  "hold keys to gateway": 1,
   "take back commits": 2,
   "let writers overlap": 2,
   "lose sessions before COMMIT": 3,
@@ -135,18 +135,27 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
   const isOther = Math.floor(seed / 16) % 2 === 1;
   switch (seed % 16) {
     case 0: {
-      // A revocation, and more than the time that it may take; for some gateways the answers of the keys' database come
-      // late, or none comes and the stock's database holds up requests.
-      const revocation = faultOf(random, "revoke a key", random.between(1_500, 3_500), 0);
+      // A revocation, and more than the time that it may take. Gateways get the answers to look-ups that began before
+      // it only afterwards, and later none. Or one gets none, and the stock's database holds up requests.
+      const revocation = faultOf(
+        random,
+        "revoke a key",
+        isOther ? random.between(1_500, 3_500) : random.between(4_900, 5_600),
+        0,
+      );
       const of = (kind: FaultKind, afterMs: number, forMs: number) =>
         faultOf(random, kind, revocation.atMs + afterMs, forMs);
+      const late = (which: number) => [
+        { ...of("hold keys to gateway", -1_300, 4_850), which },
+        { ...of("hold gateway and keys", 4_500, 8_000), which },
+      ];
       const away = isOther
         ? [of("hold gateway and keys", 500, 11_500), of("freeze the stock's database", 5_500, 4_900)]
-        : [of("slow keys to gateway", -1_200, 8_000)];
+        : [0, 1, 2].flatMap(late);
       // Sometimes the clock of a gateway is set back at that time.
       const isBack = random.chance(0.3);
       const back = { ...of("set a clock", random.between(-300, 800), 0), which: 5 * random.below(6), other: 5 };
-      const times = { endMs: 16_000, pauseMs: 100 * callers, timeoutMs: 5_000 };
+      const times = { endMs: revocation.atMs + 12_700, pauseMs: 60 * callers, timeoutMs: 5_000 };
       if (random.chance(0.3)) {
         // Two gateways get no stream to the only service while a look-up of the key is good, and until it is dead.
         const away = [0, 1].map((which) => {

@@ -391,7 +391,7 @@ class System {
       "hold gateway and keys": async () => {
         await Promise.all([held(gatewayName, "keys-db"), held("keys-db", gatewayName)]);
       },
-      "slow keys to gateway": () => slow("keys-db", gatewayName),
+      "hold keys to gateway": () => held("keys-db", gatewayName),
       "take back commits": () => failing("deadlock"),
       "let writers overlap": () => failing("overtaken"),
       "lose sessions before COMMIT": () => failing("lostBefore"),
