@@ -40,7 +40,7 @@ function escaped(text: string): string {
 const waits = "the answer comes with the next change, after 90 s at the latest";
 
 /** Says in a sample with an Idempotency-Key that each run of it is another change. */
-const isNew = "a repeat of this change has to send the same key";
+const isNew = "a repeat of this change sends the same key";
 
 function curl({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
   const authorization = '-H "Authorization: Bearer $KEY"';
@@ -66,7 +66,7 @@ function javaScript({ method, url, body, isKeyed, listUrl }: SampledRequest): st
     "// Node 20 or later",
     `const headers = {\n  Authorization: \`Bearer \${process.env.KEY}\`,`,
     body !== undefined && '  "Content-Type": "application/json",',
-    isKeyed && `  "Idempotency-Key": crypto.randomUUID(), // ${isNew}`,
+    isKeyed && `  // ${isNew}\n  "Idempotency-Key": crypto.randomUUID(),`,
     listUrl && `  Prefer: "wait=90", // ${waits}`,
     "};",
     listUrl && `const list = await fetch("${listUrl}", { method: "HEAD", headers });`,
@@ -89,7 +89,7 @@ function python({ method, url, body, isKeyed, listUrl }: SampledRequest): string
     "\nheaders = {",
     `    "Authorization": f"Bearer {os.environ['KEY']}",`,
     body !== undefined && '    "Content-Type": "application/json",',
-    isKeyed && `    "Idempotency-Key": str(uuid.uuid4()),  # ${isNew}`,
+    isKeyed && `    # ${isNew}\n    "Idempotency-Key": str(uuid.uuid4()),`,
     listUrl && `    "Prefer": "wait=90",  # ${waits}`,
     "}",
     "try:",

@@ -71,7 +71,7 @@ const banHtml = `<section id="ban" class="card notice" aria-labelledby="ban-titl
 <h2 id="ban-title">This key is banned <span id="ban-left"></span></h2>
 <p role="alert" id="ban-end"></p>
 <p>Why: it kept sending requests after answers with 429.</p>
-<p>What to do: stop every client that uses it until the ban ends, and have them wait for <code>Retry-After</code> from then on. Further bans last longer. <a href="../docs/#api_key_banned">More about bans</a></p>
+<p>What to do: stop every client that uses it until the ban ends, and have them wait for <code>Retry-After</code> from then on. Further bans last longer, and a banned key cannot be rotated. <a href="../docs/#api_key_banned">More about bans</a></p>
 </section>`;
 
 function windowHtml(name: string, title: string): string {

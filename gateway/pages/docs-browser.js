@@ -96,6 +96,13 @@ element("forget").addEventListener("click", () => {
   element("key").focus();
 });
 
+/** Asks for another key in place of one that is not valid. */
+function refuseKey() {
+  const end = keyOfTab().slice(-4);
+  forgetKey();
+  showKey(`Key …${end} is not valid: enter another one`);
+}
+
 function showKey(fault = "") {
   const key = keyOfTab();
   element("authorize").classList.toggle("has-key", key !== null);
@@ -137,10 +144,12 @@ for (const form of all(".try form")) {
       const text = await response.text();
       const tookMs = Math.round(performance.now() - startedMs);
       const headers = [...response.headers].map(([name, value]) => `${name}: ${value}`).join("\n");
-      const result = make("p", { textContent: `${response.status} ${response.statusText}, ${tookMs} ms` });
+      const waitSeconds = response.headers.get("retry-after");
+      const again = waitSeconds === null ? "" : `. Send again in ${waitSeconds} s`;
+      const result = make("p", { textContent: `${response.status} ${response.statusText}, ${tookMs} ms${again}` });
       result.className = response.ok || response.status === 304 ? "fine" : "fault";
       const code = /"code":\s*"(\w+)"/.exec(text)?.[1];
-      if (code === "invalid_api_key") showKey(`Key …${keyOfTab().slice(-4)} is not valid`);
+      if (code === "invalid_api_key") refuseKey();
       if (!response.ok && links.has(code)) {
         result.append(" · ", make("a", { href: `#${code}`, textContent: `What to do about ${code}` }));
       }

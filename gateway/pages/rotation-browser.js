@@ -10,6 +10,7 @@ const element = (id) => document.getElementById(id);
  */
 export function enableRotation({ ask, use, showTime }) {
   addCopyButton(element("new-key"));
+  const label = element("rotate-now").textContent;
   element("rotate").addEventListener("click", ({ detail: isByPointer }) => {
     element("rotate-fault").textContent = "";
     element("confirm").showModal();
@@ -18,18 +19,28 @@ export function enableRotation({ ask, use, showTime }) {
     setTimeout(() => (element("rotate-now").disabled = false), 600);
   });
   element("cancel").addEventListener("click", () => element("confirm").close());
+  let isUnderWay = false;
+  const showWork = (isNow) => {
+    isUnderWay = isNow;
+    element("rotate-now").disabled = element("rotate").disabled = isNow;
+    element("rotate-now").textContent = isNow ? "Making the new key…" : label;
+  };
   element("rotate-now").addEventListener("click", async () => {
-    element("confirm").close();
+    showWork(true);
     try {
       const made = await ask("/keys/rotate", { method: "POST", body: "{}" });
       element("new-key").textContent = made.key;
       element("old-end").textContent = showTime(made.previousKeyEndsAt);
       element("rotated").hidden = false;
       element("rotate").hidden = element("forget").hidden = true; // it would forget the new one, too
+      showWork(false);
+      element("confirm").close();
       element("new-key").focus({ preventScroll: true });
       scrollTo(0, 0);
     } catch (error) {
       element("rotate-fault").textContent = error.message;
+      showWork(false);
+      element("confirm").close();
       element("rotate").focus();
     }
   });
@@ -39,7 +50,7 @@ export function enableRotation({ ask, use, showTime }) {
     use(key);
   });
   addEventListener("beforeunload", (event) => {
-    if (!element("rotated").hidden) event.preventDefault(); // the new key would be lost
+    if (isUnderWay || !element("rotated").hidden) event.preventDefault(); // the new key would be lost
   });
 }
 

@@ -1,6 +1,6 @@
 // States of both pages that a visitor meets by keyboard, or when a part of the API fails.
 import express from "express";
-import type { Browser } from "playwright-core";
+import type { Browser, Locator, Page } from "playwright-core";
 import { AccountStub, accountSite, serveSite } from "../support/account-site.ts";
 import { installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { suiteStack } from "../support/stack.ts";
@@ -75,3 +75,54 @@ test("a key that is refused leads to what to do, and a new key cannot be forgott
   await stored.click();
   await forget.waitFor();
 });
+
+test("a request from the page that is refused says when to send it again", async () => {
+  const { page } = await openPage(browser, `${origin}/docs/`);
+  const headers = { "Retry-After": "39" };
+  const json = { code: "rate_limit_exceeded", message: "The rate limit is exceeded.", status: 429 };
+  await page.route(/\/inventory$/, (route) => route.fulfill({ status: 429, headers, json }));
+  await page.getByLabel("API key").fill("ps_test_account_key");
+  await page.keyboard.press("Enter");
+  const form = await sendList(page);
+  await form.getByText(/^429 .*Send again in 39 s/).waitFor();
+});
+
+test("a key that the page finds not valid is forgotten, and the page asks for another one", async () => {
+  const { page } = await openPage(browser, `${origin}/docs/`);
+  const json = { code: "invalid_api_key", message: "The API key is not valid.", status: 401 };
+  await page.route(/\/inventory$/, (route) => route.fulfill({ status: 401, json }));
+  await page.getByLabel("API key").fill("ps_test_account_key");
+  await page.keyboard.press("Enter");
+  await sendList(page);
+  await page.getByText("Key …_key is not valid: enter another one").waitFor();
+  expect(await page.getByLabel("API key").isVisible()).toBe(true);
+  expect(await page.evaluate("Object.values(sessionStorage)")).toEqual([]);
+});
+
+test("the dialog of a rotation stays until the new key has come", async () => {
+  const { page } = await openPage(browser, `${origin}/account/`);
+  let answer = () => {};
+  const mayAnswer = new Promise<void>((resolve) => (answer = resolve));
+  await page.route(/\/keys\/rotate$/, async (route) => {
+    await mayAnswer;
+    await route.continue();
+  });
+  await page.getByLabel("API key").fill("ps_test_account_key");
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Rotate this key" }).click();
+  await page.getByRole("button", { name: "Make the new key" }).click();
+  const busy = page.getByRole("button", { name: "Making the new key…" });
+  await busy.waitFor();
+  expect(await busy.isDisabled()).toBe(true);
+  answer();
+  await page.getByRole("button", { name: "I have stored it" }).waitFor();
+  expect(await page.getByRole("dialog").count()).toBe(0);
+});
+
+/** Asks for the list from the documentation page. @returns the form, which shows the answer */
+async function sendList(page: Page): Promise<Locator> {
+  const form = page.locator("form[data-method=GET][data-path='/inventory']");
+  await page.locator("details.try").filter({ has: form }).locator("> summary").click();
+  await form.getByRole("button", { name: "Send" }).click();
+  return form;
+}
