@@ -25,6 +25,8 @@ interface Schema {
   readonly maxLength?: number;
   readonly default?: unknown;
   readonly items?: unknown;
+  readonly minItems?: number;
+  readonly maxItems?: number;
   readonly properties?: Members;
   readonly required?: readonly string[];
   readonly oneOf?: readonly unknown[];
@@ -46,6 +48,13 @@ export function fieldsOf(document: ShownDocument, node: unknown, prefix = ""): F
     const field = { name: `${prefix}${name}`, type: typeOf(document, rest), isRequired, description };
     return [field, ...fieldsOf(document, member, `${prefix}${name}.`)];
   });
+}
+
+/** What stands before the members of a body that is an array: they are those of each entry. Empty for another body. */
+export function arrayWords(document: ShownDocument, node: unknown): string {
+  const { items, minItems = 0, maxItems } = (resolve(document, node) ?? {}) as Schema;
+  if (items === undefined) return "";
+  return `An array of ${maxItems === undefined ? "" : `${minItems} to ${maxItems} `}objects, each with:`;
 }
 
 /** A parameter of an operation, with the place where it is sent. */

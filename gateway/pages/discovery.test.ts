@@ -95,10 +95,17 @@ test("/docs.md has every operation and every error code", async () => {
   for (const language of ["curl", "JavaScript", "Python", "Go"]) expect(text).toContain(`program: ${language}\n`);
 });
 
+test("both documentations say that the body of a bulk request is an array", async () => {
+  for (const path of ["/docs.md", "/docs/"]) {
+    const { text } = await ask(`/api${path}`);
+    expect(text.split("An array of 1 to 100 objects, each with:")).toHaveLength(3); // updates and adjustments
+  }
+});
+
 test("a member of a body is required where each alternative of the body requires it", async () => {
   const { text } = await ask("/api/docs.md");
   const results = text.slice(text.indexOf('<a id="bulkUpdateInventory">'), text.indexOf('<a id="adjustInventory">'));
-  const members = results.split("Its members:")[1]!.split("Responses:")[0]!;
+  const members = results.split("An array of objects, each with:")[1]!.split("Responses:")[0]!;
   const required = [...members.matchAll(/^- `(\S+)` \((.*?)(, required)?\):/gm)].map(([, name, , is]) => [name, !!is]);
   expect(Object.fromEntries(required)).toMatchObject({
     petId: true,

@@ -2,7 +2,7 @@
 import { errorTable } from "../http/api-error.ts";
 import { errorHelp } from "../openapi/error-help.ts";
 import { clientExample, programs } from "../openapi/programs.ts";
-import { type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
+import { arrayWords, type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
 import {
   baseAddress,
   exampleNote,
@@ -44,13 +44,14 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
   const [sample] = operation["x-codeSamples"] ?? [];
   const success = answers.find(({ status }) => status.startsWith("2"));
   const answer = exampleOf(success?.content);
-  const bodyFields = fieldsOf(document, Object.values(requestBody?.content ?? {})[0]?.schema);
+  const bodySchema = Object.values(requestBody?.content ?? {})[0]?.schema;
+  const answerSchema = Object.values(success?.content ?? {})[0]?.schema;
   const parts = [
     `<a id="${operation.operationId}"></a>\n\n### ${summary}`,
     `\`${method} /v1${path}\``,
     description,
     ...list("Parameters:", fields),
-    ...(requestBody ? [`Body: ${requestBody.description}`, ...list("", bodyFields)] : []),
+    ...(requestBody ? [`Body: ${requestBody.description}`, ...list(arrayWords(document, bodySchema), fieldsOf(document, bodySchema))] : []),
     ...(sample ? [fenced("sh", sample.source)] : []),
     ...(answer
       ? [
@@ -58,7 +59,7 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
           fenced("json", JSON.stringify(answer, null, 2)),
         ]
       : []),
-    ...list("Its members:", fieldsOf(document, Object.values(success?.content ?? {})[0]?.schema)),
+    ...list(arrayWords(document, answerSchema) || "Its members:", fieldsOf(document, answerSchema)),
     `Responses:\n\n${answers.map(answerMarkdown).join("\n")}`,
   ];
   return parts.join("\n\n");

@@ -3,7 +3,7 @@
  * the call stands between what it does and its fields.
  */
 import type { CodeSample } from "../openapi/code-samples.ts";
-import { type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
+import { arrayWords, type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
 import {
   type Content,
   exampleNote,
@@ -73,7 +73,9 @@ export function panel(title: string, content: string): string {
 }
 
 function members(document: ShownDocument, content: Content | undefined): string {
-  return list("", fieldsOf(document, Object.values(content ?? {})[0]?.schema));
+  const schema = Object.values(content ?? {})[0]?.schema;
+  const words = arrayWords(document, schema);
+  return `${words && `<p>${words}</p>\n`}${list("", fieldsOf(document, schema))}`;
 }
 
 function list(title: string, fields: readonly Field[]): string {

@@ -42,8 +42,7 @@ test("a search finds the members of an answer, and copying is said to those who 
 test("where the API tells limits but no requests, the account page says what is missing", async () => {
   const { page } = await openPage(browser, `${origin}/account/`);
   await page.route(/\/usage/, (route) => route.fulfill({ status: 503, json: { message: "The API is overloaded." } }));
-  await page.getByLabel("API key").fill("ps_test_account_key");
-  await page.keyboard.press("Enter");
+  await giveKey(page);
   await page.getByText("The requests cannot be shown at the moment").waitFor();
   expect(await page.locator("#status").textContent()).toBe("");
   expect(await page.locator("#deprecated").locator("..").textContent()).toBe("Requests: –");
@@ -53,13 +52,11 @@ test("where the API tells limits but no requests, the account page says what is 
 test("a key that is refused leads to what to do, and a new key cannot be forgotten unseen", async () => {
   const { page } = await openPage(browser, `${origin}/account/`);
   api.refusal = { status: 401, code: "invalid_api_key", message: "The API key is not valid." };
-  await page.getByLabel("API key").fill("ps_test_account_key");
-  await page.keyboard.press("Enter");
+  await giveKey(page);
   const help = page.getByRole("alert").getByRole("link", { name: "What to do" });
   expect(await help.getAttribute("href")).toBe("../docs/#invalid_api_key");
   api.refusal = undefined;
-  await page.getByLabel("API key").fill("ps_test_account_key");
-  await page.keyboard.press("Enter");
+  await giveKey(page);
   await page.getByRole("button", { name: "Rotate this key" }).click();
   await page.getByRole("button", { name: "Make the new key" }).click();
   const stored = page.getByRole("button", { name: "I have stored it" });
@@ -81,8 +78,7 @@ test("a request from the page that is refused says when to send it again", async
   const headers = { "Retry-After": "39" };
   const json = { code: "rate_limit_exceeded", message: "The rate limit is exceeded.", status: 429 };
   await page.route(/\/inventory$/, (route) => route.fulfill({ status: 429, headers, json }));
-  await page.getByLabel("API key").fill("ps_test_account_key");
-  await page.keyboard.press("Enter");
+  await giveKey(page);
   const form = await sendList(page);
   await form.getByText(/^429 .*Send again in 39 s/).waitFor();
 });
@@ -91,8 +87,7 @@ test("a key that the page finds not valid is forgotten, and the page asks for an
   const { page } = await openPage(browser, `${origin}/docs/`);
   const json = { code: "invalid_api_key", message: "The API key is not valid.", status: 401 };
   await page.route(/\/inventory$/, (route) => route.fulfill({ status: 401, json }));
-  await page.getByLabel("API key").fill("ps_test_account_key");
-  await page.keyboard.press("Enter");
+  await giveKey(page);
   await sendList(page);
   await page.getByText("Key …_key is not valid: enter another one").waitFor();
   expect(await page.getByLabel("API key").isVisible()).toBe(true);
@@ -107,8 +102,7 @@ test("the dialog of a rotation stays until the new key has come", async () => {
     await mayAnswer;
     await route.continue();
   });
-  await page.getByLabel("API key").fill("ps_test_account_key");
-  await page.keyboard.press("Enter");
+  await giveKey(page);
   await page.getByRole("button", { name: "Rotate this key" }).click();
   await page.getByRole("button", { name: "Make the new key" }).click();
   const busy = page.getByRole("button", { name: "Making the new key…" });
@@ -125,4 +119,9 @@ async function sendList(page: Page): Promise<Locator> {
   await page.locator("details.try").filter({ has: form }).locator("> summary").click();
   await form.getByRole("button", { name: "Send" }).click();
   return form;
+}
+
+async function giveKey(page: Page): Promise<void> {
+  await page.getByLabel("API key").fill("ps_test_account_key");
+  await page.keyboard.press("Enter");
 }
