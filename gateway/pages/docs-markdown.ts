@@ -51,7 +51,9 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
     `\`${method} /v1${path}\``,
     description,
     ...list("Parameters:", fields),
-    ...(requestBody ? [`Body: ${requestBody.description}`, ...list(arrayWords(document, bodySchema), fieldsOf(document, bodySchema))] : []),
+    ...(requestBody
+      ? [`Body: ${requestBody.description}`, ...list(arrayWords(document, bodySchema), fieldsOf(document, bodySchema))]
+      : []),
     ...(sample ? [fenced("sh", sample.source)] : []),
     ...(answer
       ? [
