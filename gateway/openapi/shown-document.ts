@@ -115,6 +115,11 @@ export function baseAddress(document: ShownDocument): string {
   return `Base address: \`v1\`, relative to this document. The examples have \`${url}\` in its place.`;
 }
 
+/** The schema of a body; undefined without one. */
+export function schemaOf(content: Content | undefined): unknown {
+  return Object.values(content ?? {})[0]?.schema;
+}
+
 /** The summary of the first example, for the title; empty without one. */
 export function exampleNote(content: Content | undefined): string {
   const { examples = {} } = Object.values(content ?? {})[0] ?? {};

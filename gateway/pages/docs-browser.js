@@ -96,11 +96,11 @@ element("forget").addEventListener("click", () => {
   element("key").focus();
 });
 
-/** Asks for another key in place of one that is not valid. */
-function refuseKey() {
-  const end = keyOfTab().slice(-4);
+/** Asks for another key in place of one that is not valid, unless that has been replaced meanwhile. */
+function refuseKey(key) {
+  if (keyOfTab() !== key) return;
   forgetKey();
-  showKey(`Key …${end} is not valid: enter another one`);
+  showKey(`Key …${key.slice(-4)} is not valid: enter another one`);
 }
 
 function showKey(fault = "") {
@@ -131,7 +131,8 @@ for (const form of all(".try form")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const status = form.querySelector("[role=status]");
-    if (!keyOfTab()) {
+    const key = keyOfTab();
+    if (!key) {
       status.replaceChildren(make("p", { textContent: "Enter an API key at the top, then send again." }));
       status.scrollIntoView({ block: "nearest" });
       waiting = form.querySelector(".send");
@@ -149,7 +150,7 @@ for (const form of all(".try form")) {
       const result = make("p", { textContent: `${response.status} ${response.statusText}, ${tookMs} ms${again}` });
       result.className = response.ok || response.status === 304 ? "fine" : "fault";
       const code = /"code":\s*"(\w+)"/.exec(text)?.[1];
-      if (code === "invalid_api_key") refuseKey();
+      if (code === "invalid_api_key") refuseKey(key);
       if (!response.ok && links.has(code)) {
         result.append(" · ", make("a", { href: `#${code}`, textContent: `What to do about ${code}` }));
       }

@@ -12,6 +12,7 @@ import {
   type ShownAnswer,
   type ShownDocument,
   sampleServer,
+  schemaOf,
   sectionsOf,
 } from "../openapi/shown-document.ts";
 
@@ -44,8 +45,8 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
   const [sample] = operation["x-codeSamples"] ?? [];
   const success = answers.find(({ status }) => status.startsWith("2"));
   const answer = exampleOf(success?.content);
-  const bodySchema = Object.values(requestBody?.content ?? {})[0]?.schema;
-  const answerSchema = Object.values(success?.content ?? {})[0]?.schema;
+  const bodySchema = schemaOf(requestBody?.content);
+  const answerSchema = schemaOf(success?.content);
   const parts = [
     `<a id="${operation.operationId}"></a>\n\n### ${summary}`,
     `\`${method} /v1${path}\``,

@@ -12,6 +12,7 @@ import {
   type PlacedOperation,
   type ShownAnswer,
   type ShownDocument,
+  schemaOf,
 } from "../openapi/shown-document.ts";
 import { codeBlock } from "./code-html.ts";
 import { escapeHtml } from "./escape-html.ts";
@@ -73,7 +74,7 @@ export function panel(title: string, content: string): string {
 }
 
 function members(document: ShownDocument, content: Content | undefined): string {
-  const schema = Object.values(content ?? {})[0]?.schema;
+  const schema = schemaOf(content);
   const words = arrayWords(document, schema);
   return `${words && `<p>${words}</p>\n`}${list("", fieldsOf(document, schema))}`;
 }

@@ -11,20 +11,19 @@ const element = (id) => document.getElementById(id);
 export function enableRotation({ ask, use, showTime }) {
   addCopyButton(element("new-key"));
   const label = element("rotate-now").textContent;
+  let isUnderWay = false;
+  const showWork = (isNow) => {
+    isUnderWay = element("rotate-now").disabled = isNow;
+    element("rotate-now").textContent = isNow ? "Making the new key…" : label;
+  };
   element("rotate").addEventListener("click", ({ detail: isByPointer }) => {
     element("rotate-fault").textContent = "";
     element("confirm").showModal();
     if (!isByPointer) return;
     element("rotate-now").disabled = true; // the second click of a double click may fall on it
-    setTimeout(() => (element("rotate-now").disabled = false), 600);
+    setTimeout(() => (element("rotate-now").disabled = isUnderWay), 600);
   });
   element("cancel").addEventListener("click", () => element("confirm").close());
-  let isUnderWay = false;
-  const showWork = (isNow) => {
-    isUnderWay = isNow;
-    element("rotate-now").disabled = element("rotate").disabled = isNow;
-    element("rotate-now").textContent = isNow ? "Making the new key…" : label;
-  };
   element("rotate-now").addEventListener("click", async () => {
     showWork(true);
     try {
@@ -33,16 +32,14 @@ export function enableRotation({ ask, use, showTime }) {
       element("old-end").textContent = showTime(made.previousKeyEndsAt);
       element("rotated").hidden = false;
       element("rotate").hidden = element("forget").hidden = true; // it would forget the new one, too
-      showWork(false);
-      element("confirm").close();
-      element("new-key").focus({ preventScroll: true });
-      scrollTo(0, 0);
     } catch (error) {
       element("rotate-fault").textContent = error.message;
-      showWork(false);
-      element("confirm").close();
-      element("rotate").focus();
     }
+    showWork(false);
+    element("confirm").close(); // gives the focus back, so this comes first
+    if (element("rotated").hidden) return element("rotate").focus();
+    element("new-key").focus({ preventScroll: true });
+    scrollTo(0, 0);
   });
   element("stored").addEventListener("click", () => {
     const key = element("new-key").textContent;

@@ -94,10 +94,27 @@ test("a key that the page finds not valid is forgotten, and the page asks for an
   expect(await page.evaluate("Object.values(sessionStorage)")).toEqual([]);
 });
 
+test("a late answer to a key that is not valid loses no key that was entered meanwhile", async () => {
+  const { page } = await openPage(browser, `${origin}/docs/`);
+  const json = { code: "invalid_api_key", message: "The API key is not valid.", status: 401 };
+  const { promise: mayAnswer, resolve: answer } = Promise.withResolvers<void>();
+  await page.route(/\/inventory$/, async (route) => {
+    await mayAnswer;
+    await route.fulfill({ status: 401, json });
+  });
+  await giveKey(page);
+  const form = await sendList(page);
+  await page.getByRole("button", { name: "Forget" }).click();
+  await page.getByLabel("API key").fill("ps_test_other_key");
+  await page.keyboard.press("Enter");
+  answer();
+  await form.getByText(/^401 /).waitFor();
+  expect(await page.evaluate("Object.values(sessionStorage)")).toEqual(["ps_test_other_key"]);
+});
+
 test("the dialog of a rotation stays until the new key has come", async () => {
   const { page } = await openPage(browser, `${origin}/account/`);
-  let answer = () => {};
-  const mayAnswer = new Promise<void>((resolve) => (answer = resolve));
+  const { promise: mayAnswer, resolve: answer } = Promise.withResolvers<void>();
   await page.route(/\/keys\/rotate$/, async (route) => {
     await mayAnswer;
     await route.continue();
@@ -107,6 +124,11 @@ test("the dialog of a rotation stays until the new key has come", async () => {
   await page.getByRole("button", { name: "Make the new key" }).click();
   const busy = page.getByRole("button", { name: "Making the new key…" });
   await busy.waitFor();
+  expect(await busy.isDisabled()).toBe(true);
+  await page.clock.install();
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Rotate this key" }).click();
+  await page.clock.runFor(700); // a dialog that has just opened waits for the end of a double click
   expect(await busy.isDisabled()).toBe(true);
   answer();
   await page.getByRole("button", { name: "I have stored it" }).waitFor();

@@ -409,8 +409,8 @@ export const brokenRules: readonly PlantedFault[] = [
     promise: 5,
     what: "a rotation without grace ends the old key by the clock of its gateway",
     file: "gateway/accounts/keys/key-rotation.ts",
-    find: "const end = oldExpiresAtMs <= nowMs ? { revoked_at: nowMs } : {};",
-    replace: "const end = {};",
+    find: "const revokedAtMs = graceMs > 0 ? null : nowMs;",
+    replace: "const revokedAtMs = null;",
   },
   {
     promise: 9,

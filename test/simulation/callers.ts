@@ -5,6 +5,7 @@ import { type CallerWorld, movingPets, nextNumber, unchangedPet } from "./caller
 import { meet } from "./events.ts";
 import { authorFault, type PastChange, timeFault } from "./history-oracle.ts";
 import type { HttpAnswer, HttpRequest } from "./http-client.ts";
+import { forgetOneBeforeLast } from "./operators.ts";
 import type { AskedChange, Attempt, Read } from "./oracle.ts";
 import { at, type Host, nowMs, unixMsAt } from "./virtual-time.ts";
 import { wrongRequests } from "./wrong-requests.ts";
@@ -94,13 +95,13 @@ export class HttpCaller {
   }
 
   /** Repeats adjustments when only a part of their records is left: no part of them may be made again. */
-  async repeatForgotten(forgetFirst: () => Promise<void>): Promise<void> {
+  async repeatForgotten(): Promise<void> {
     const asked = this.#adjustments();
     const headers = { "idempotency-key": this.#newKey() };
     await this.#attempt(asked, headers, false);
     const isMade = ({ attempts }: AskedChange) => attempts[0]!.outcome.kind === "done";
     if (!asked.every(isMade)) return;
-    await forgetFirst();
+    await forgetOneBeforeLast();
     const repeat: AskedChange[] = [];
     for (const change of asked) repeat.push({ ...change, reuses: change, group: repeat, attempts: [] });
     this.#world.changes.push(...repeat);

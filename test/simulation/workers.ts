@@ -10,7 +10,8 @@ export const nodeFlags = [
   "--import",
   new URL("substitutes.ts", import.meta.url).href,
   "--disable-warning=ExperimentalWarning",
-  ...["--min-semi-space-size=64", "--max-semi-space-size=64"], // most of what a run makes is garbage soon
+  "--min-semi-space-size=64", // most of what a run makes is garbage soon
+  "--max-semi-space-size=64",
   "--no-turbofan", // so much code runs so seldom that it costs more than it gains
 ];
 

@@ -63,11 +63,11 @@ async function rotate(
     .whereNull("revoked_at") // expired ones, too: the clock of this gateway may be ahead
     .update({ revoked_at: nowMs });
   const oldExpiresAtMs = Math.min(endMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
-  // Where the clock of another gateway is behind, an end that has come is still to come.
-  const end = oldExpiresAtMs <= nowMs ? { revoked_at: nowMs } : {};
+  // Each gateway looks at an expiry by its own clock, which may be behind. A revocation goes by no clock.
+  const revokedAtMs = graceMs > 0 ? null : nowMs;
   await trx("api_keys")
     .where({ id: oldId })
-    .update({ replaced_by: keyId, expires_at: oldExpiresAtMs, ...end });
+    .update({ replaced_by: keyId, expires_at: oldExpiresAtMs, revoked_at: revokedAtMs });
   // After an earlier rotation the old key ends with its grace, and its successor has the original end.
   const expiresAtMs = toNumber((successor ?? old).expires_at);
   await trx("api_keys").insert({
