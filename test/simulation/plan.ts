@@ -98,7 +98,7 @@ export function planOf(seed: number): Plan {
   const isRestart = !isViolent && random.chance(0.15);
   const endMs = random.pick(isViolent ? [2_000, 4_000] : [4_000, 8_000, 16_000]);
   const callers = 2 + random.below(5);
-  const requests = random.pick([100, 200, 400]);
+  const requests = random.pick([50, 100, 200]);
   const latencyMs = random.pick([0.6, 0.6, 3, 15]);
   const count = isViolent ? 6 + random.below(12) : random.below(9);
   const faults = Array.from({ length: count }, () => {
@@ -155,7 +155,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       // Sometimes the clock of a gateway is set back at that time.
       const isBack = random.chance(0.3);
       const back = { ...of("set a clock", random.between(-300, 800), 0), which: 5 * random.below(6), other: 5 };
-      const times = { endMs: revocation.atMs + 12_700, pauseMs: 60 * callers, timeoutMs: 5_000 };
+      const times = { endMs: revocation.atMs + 12_700, pauseMs: 110 * callers, timeoutMs: 5_000 };
       if (random.chance(0.3)) {
         // Two gateways get no stream to the only service while a look-up of the key is good, and until it is dead.
         const away = [0, 1].map((which) => {
@@ -171,12 +171,12 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       // A service freezes for long while it writes, over a slow way to the database.
       const slow = { ...faultOf(random, "slow service to database", 1_000, 400), other: seed };
       const frozen = { ...slow, kind: "freeze a service", atMs: 1_200, forMs: 5_000 } as const;
-      const dense = { services: 2, latencyMs: 0.6, pauseMs: 15 * callers };
+      const dense = { services: 2, latencyMs: 0.6, pauseMs: 20 * callers };
       return { ...dense, endMs: 4_000, silenceMs: 1_000, faults: [slow, frozen] };
     }
     case 2: {
       // Many questions under way while streams, connections or a service end, of which no caller may notice anything.
-      const dense = { callers: 5, endMs: 7_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2 };
+      const dense = { callers: 5, endMs: 5_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2 };
       const replacement = faultOf(random, "replace a service", random.between(300, 3_000), 0);
       return { ...dense, faults: isOther ? [replacement] : [] };
     }
@@ -184,37 +184,37 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       // Streams end while their service is frozen, or waits for its database, and many questions are under way on them.
       const kind = isOther ? "slow service to database" : "freeze a service";
       const at = (atMs: number) => faultOf(random, kind, atMs + random.between(0, 1_500), random.between(800, 2_500));
-      const dense = { callers: 6, pauseMs: 40, pets: 4, hotShare: 0.8, latencyMs: 15, timeoutMs: 5_000, services: 2 };
+      const dense = { callers: 5, pauseMs: 80, pets: 4, hotShare: 0.8, latencyMs: 15, timeoutMs: 5_000, services: 2 };
       return { ...dense, endMs: 10_000, faults: [at(5_500), at(7_500)] };
     }
     case 4: {
       // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock. Streams
       // begin meanwhile, and the clocks of the services are slow.
       const kind = isOther ? "lock the head" : "slow gateway to service";
-      const late = [1_000, 2_500, 4_000].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
+      const late = [1_000, 2_500].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
       const hurried = { timeoutMs: 300, latencyMs: 0.6, services: 2, hotShare: 0.8 };
-      const times = { endMs: 6_000, pauseMs: 20 * callers, maxConnectionAgeMs: 1_500 };
-      const slew = { ...faultOf(random, "slew the clocks", 300, 5_700), other: 0 };
+      const times = { endMs: 4_500, pauseMs: 26 * callers, maxConnectionAgeMs: 1_500 };
+      const slew = { ...faultOf(random, "slew the clocks", 300, 4_200), other: 0 };
       return { ...times, ...hurried, faults: [slew, ...late] };
     }
     case 5: {
       // Many callers of one entry, while no service is told what became of some transactions. In the other case the
       // database is away when they are repeated.
       const kinds = ["lose sessions after COMMIT", "lose sessions before COMMIT", "fail over the database"] as const;
-      const lost = [500, 1_500, 2_500, 3_500, 4_500].map((atMs) => {
+      const lost = [500, 1_500, 2_500].map((atMs) => {
         return faultOf(random, random.pick(kinds), atMs + random.between(0, 500), random.between(200, 900));
       });
       const away = [500, 4_500].map((atMs) => {
         return { ...faultOf(random, "fail over the database", atMs, random.between(2_500, 3_500)), other: 2 };
       });
-      const dense = { latencyMs: 0.6, hotShare: 0.8, pauseMs: 20 * callers };
+      const dense = { latencyMs: 0.6, hotShare: 0.8, pauseMs: 28 * callers };
       if (isOther) return { ...dense, endMs: 9_000, timeoutMs: 5_000, faults: away };
-      return { ...dense, endMs: 6_000, timeoutMs: 1_000, faults: lost };
+      return { ...dense, endMs: 4_000, timeoutMs: 1_000, faults: lost };
     }
     case 6: {
       // A restore, after which all load the list again. In the other case their streams break meanwhile.
       const restore = faultOf(random, "restore the database", random.between(500, 2_000), random.between(300, 1_500));
-      const times = { endMs: 6_000, pauseMs: 30 * callers };
+      const times = { endMs: 6_000, pauseMs: 40 * callers };
       if (!isOther) return { ...times, faults: [restore, ...faults.slice(0, 2)] };
       const cuts = Array.from({ length: 4 }, () => {
         return faultOf(random, "cut gateway and service", restore.atMs + restore.forMs, 2_500);
@@ -223,29 +223,29 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
     }
     case 7: {
       // Several servers take writes, and the answers of one of them come late, within a transaction too.
-      const overlap = faultOf(random, "let writers overlap", 300, 9_000);
+      const overlap = faultOf(random, "let writers overlap", 300, 7_500);
       const kind = isOther ? "hold database to service" : "slow service to database";
-      const late = [1_000, 2_500, 4_000, 5_500].map((atMs) => {
+      const late = [1_000, 2_500, 4_000].map((atMs) => {
         return faultOf(random, kind, atMs + random.between(0, 500), random.between(400, 950));
       });
-      const dense = { services: 2, latencyMs: 0.6, pauseMs: 20 * callers, hotShare: 0.8, silenceMs: 1_000 };
+      const dense = { services: 2, latencyMs: 0.6, pauseMs: 26 * callers, hotShare: 0.8, silenceMs: 1_000 };
       const timeoutMs = isOther ? 2_000 : 300;
-      return { ...dense, endMs: 7_000, timeoutMs, faults: [{ ...overlap, which: 3 }, ...late] };
+      return { ...dense, endMs: 5_500, timeoutMs, faults: [{ ...overlap, which: 3 }, ...late] };
     }
     case 8: {
       // Some connections break for one side alone. What it has sent comes late, after what it sends to another service.
       const kinds = ["lose gateway to service", "lose gateway to service", "lose service to database"] as const;
-      const lost = [500, 2_000, 3_500, 5_000].map((atMs) => {
+      const lost = [500, 2_000, 3_500].map((atMs) => {
         return faultOf(random, random.pick(kinds), atMs + random.between(0, 500), random.between(100, 1_500));
       });
-      const dense = { services: 2, latencyMs: 0.6, pauseMs: 20 * callers, hotShare: 0.8, pets: 4 };
-      return { ...dense, endMs: 7_000, timeoutMs: random.pick([300, 1_000, 5_000]), faults: lost };
+      const dense = { services: 2, latencyMs: 0.6, pauseMs: 26 * callers, hotShare: 0.8, pets: 4 };
+      return { ...dense, endMs: 5_500, timeoutMs: random.pick([300, 1_000, 5_000]), faults: lost };
     }
     case 9: {
       // Gateways are replaced one after the other while some requests wait for a change.
       const of = (atMs: number) => faultOf(random, "replace a gateway", atMs + random.between(0, 1_500), 0);
       const rolling = [of(700), of(3_500), ...(isOther ? [of(5_000)] : [])];
-      return { services: 2, pets: 8, endMs: 8_000, pauseMs: 100 * callers, timeoutMs: 5_000, faults: rolling };
+      return { services: 2, pets: 8, endMs: 8_000, pauseMs: 130 * callers, timeoutMs: 5_000, faults: rolling };
     }
     default:
       return {};
