@@ -138,6 +138,7 @@ test.each<[given: unknown, message: string]>([
   ["http://localhost/v1", "createInventoryApi takes { baseUrl, apiKey, fetch }"],
   [{ apiKey: "key" }, "baseUrl is missing"],
   [{ baseUrl: "http://localhost/v1" }, "apiKey is missing"],
+  [{ baseUrl: "http://localhost", apiKey: "key" }, "baseUrl must end in /v1"],
   [{ baseUrl: "http://localhost/v1", apiKey: "key", timeout: 1 }, "timeout is no option of createInventoryApi, which"],
 ])("a client made of %j is a TypeError that says what is wrong", (given, message) => {
   const make = () => createInventoryApi(given as never);

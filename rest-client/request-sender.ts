@@ -57,6 +57,7 @@ export function createSender({
   const root = baseUrl.replace(/\/+$/, "");
   const authorization = `Bearer ${apiKey}`;
   new Request(root, { headers: { authorization } }); // throws for an invalid address or key
+  if (!root.endsWith("/v1")) throw new TypeError("baseUrl must end in /v1");
 
   /**
    * Resolves with an answer of 2xx, or of 304 to an `If-None-Match`.

@@ -31,7 +31,7 @@ ${markdownToHtml(description, 4)}
 <div class="code">
 ${samplesHtml(operation["x-codeSamples"] ?? [], title)}
 ${example === undefined ? "" : panel(`Response ${success.status}${exampleNote(success.content)}`, codeBlock(json(example), `Response of ${title}`))}
-${tryHtml(operation)}
+${tryHtml(document, operation)}
 </div>
 <div class="text">
 ${list(
@@ -100,7 +100,8 @@ ${rest.length > 0 ? `<p>${inline(rest.join(" "))}</p>` : ""}
 ${more}${list("Headers", headerFields(answer))}</details>`;
 }
 
-function tryHtml({ operationId: id, method, path, parameters, requestBody }: PlacedOperation): string {
+function tryHtml(document: ShownDocument, operation: PlacedOperation): string {
+  const { operationId: id, method, path, parameters, requestBody } = operation;
   if (id === "rotateKey") {
     return `<details class="panel try"><summary>Try it</summary>
 <p>Rotate your key on <a href="../account/">its account page</a>, which shows the new key once.</p></details>`;
@@ -109,7 +110,7 @@ function tryHtml({ operationId: id, method, path, parameters, requestBody }: Pla
   const example = json(body?.example);
   const bodyField = `<label for="${id}-body">Body</label>
 <textarea id="${id}-body" rows="${Math.min(14, example.split("\n").length)}" spellcheck="false" data-type="${type}">${escapeHtml(example)}</textarea>`;
-  const fieldOf = (parameter: Parameter) => field(id, parameter);
+  const fieldOf = (parameter: Parameter) => inputHtml(id, parameter, parameterField(document, parameter));
   const isFolded = ({ in: place, required }: Parameter) => place === "header" && !required;
   const [shown, folded] = [parameters.filter((one) => !isFolded(one)), parameters.filter(isFolded)];
   return `<details class="panel try"><summary>Try it</summary>
@@ -123,11 +124,11 @@ ${method === "GET" ? "" : '<p class="caution">This changes the real stock.</p>'}
 </form></details>`;
 }
 
-function field(operationId: string, { name, in: place, required, example }: Parameter): string {
+function inputHtml(operationId: string, { name, in: place, required, example }: Parameter, { type }: Field): string {
   const id = `${operationId}-${name}`;
   const isGiven = required && example !== undefined && name !== "since"; // only the tag of a list that was read will do
   const value = isGiven ? ` value="${escapeHtml(String(example))}"` : "";
-  return `<label for="${id}">${escapeHtml(name)}${required ? ' <span class="required">required</span>' : ""}</label>
+  return `<label for="${id}">${escapeHtml(name)} <span class="type">${escapeHtml(type)}</span>${required ? ' <span class="required">required</span>' : ""}</label>
 <input id="${id}" data-in="${place}" data-name="${escapeHtml(name)}"${value}${required ? " required" : ""} autocomplete="off" spellcheck="false">`;
 }
 

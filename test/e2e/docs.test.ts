@@ -259,7 +259,7 @@ test("a request from the page carries the key, and its petId is exact in both di
   const { page, faults } = await open("/api/docs/");
   await giveKey(page);
   const form = await openForm(page, "PATCH", "/inventory/{petId}");
-  await form.getByLabel("petId").fill("9223372036854775807");
+  await form.getByLabel("petId path, integer").fill("9223372036854775807"); // its type stands beside it
   await form.getByRole("button", { name: "Send" }).click();
   const body = form.getByLabel("Body of the response", { exact: true });
   await body.waitFor();
