@@ -30,40 +30,41 @@ const tool = createTool(
 tool.parse();
 const { only, seeds } = tool.opts<{ only: string; seeds: number }>();
 
+const chosen = plantedFaults.filter(({ what, file }) => `${what} ${file}`.includes(only));
 const folder = mkdtempSync(join(tmpdir(), "planted-"));
+const ended = new AbortController();
+process.once("exit", () => {
+  ended.abort();
+  rmSync(folder, { recursive: true });
+});
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(1));
 for (const path of copied) cpSync(path, join(folder, path), { recursive: true });
 symlinkSync(resolve("node_modules"), join(folder, "node_modules"));
 const missed: string[] = [];
-try {
-  for (const fault of plantedFaults) {
-    if (!`${fault.what} ${fault.file}`.includes(only)) continue;
-    const path = join(folder, fault.file);
-    const source = readFileSync(path, "utf8");
-    const parts = source.split(fault.find);
-    if (parts.length !== 2) throw new Error(`${fault.file} has the text ${parts.length - 1} times: ${fault.find}`);
-    writeFileSync(path, parts.join(fault.replace));
-    const startedMs = performance.now();
-    const { isFound, output } = await simulateCopy();
-    writeFileSync(path, source);
-    const seconds = ((performance.now() - startedMs) / 1_000).toFixed(0);
-    const seen =
-      output
-        .split("\n")
-        .find((line) => line.startsWith("  "))
-        ?.trim() ?? output.trim().slice(0, 200);
-    console.log(`${isFound ? "found" : "NOT FOUND"} in ${seconds} s: ${fault.what}\n    ${seen.slice(0, 200)}`);
-    if (!isFound) missed.push(fault.what);
-  }
-} finally {
-  rmSync(folder, { recursive: true });
+for (const [i, { what, file, find, replace }] of chosen.entries()) {
+  console.log(`${i + 1} of ${chosen.length}: ${what}`);
+  const path = join(folder, file);
+  const source = readFileSync(path, "utf8");
+  const parts = source.split(find);
+  if (parts.length !== 2) throw new Error(`${file} has the text ${parts.length - 1} times: ${find}`);
+  writeFileSync(path, parts.join(replace));
+  const startedMs = performance.now();
+  const { foundBy, seen } = await simulateCopy();
+  writeFileSync(path, source);
+  const seconds = ((performance.now() - startedMs) / 1_000).toFixed(0);
+  console.log(`    ${foundBy ? `found by seed ${foundBy}` : "NOT FOUND"} in ${seconds} s: ${seen}`);
+  if (!foundBy) missed.push(what);
 }
-console.log(missed.length === 0 ? "all were found" : `${missed.length} were not found`);
+console.log(missed.length === 0 ? "all were found" : `${missed.length} were not found: ${missed.join("; ")}`);
 process.exitCode = missed.length === 0 ? 0 : 1;
 
-async function simulateCopy(): Promise<{ readonly isFound: boolean; readonly output: string }> {
+/** Runs one seed after the other until one fails. @returns that seed, and what the judge says first */
+async function simulateCopy(): Promise<{ readonly foundBy: string | undefined; readonly seen: string }> {
   const args = ["test/simulation/simulate.ts", "--until-failure", "--seeds", String(seeds)];
-  const child = spawn(process.execPath, args, { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
-  const output = (await child.stdout.toArray()).join("");
-  const [code] = child.exitCode === null ? await once(child, "exit") : [child.exitCode];
-  return { isFound: code === 1 && /^seed \d+:$/m.test(output), output };
+  const { signal } = ended;
+  const child = spawn(process.execPath, args, { cwd: folder, stdio: ["ignore", "pipe", "inherit"], signal });
+  const output = (await child.stdout.toArray()).join("").trim();
+  if (child.exitCode === null) await once(child, "exit");
+  const [, foundBy, first] = /^seed (\d+):\n(.*)$/m.exec(output) ?? [];
+  return { foundBy, seen: (first ?? output).trim().slice(0, 200) };
 }
