@@ -2,7 +2,7 @@
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
 import type { ListedItem, Position } from "../../proto/pet.ts";
-import { isRetryable } from "../../runtime/database/database-errors.ts";
+import { isTransient } from "../../runtime/database/database-errors.ts";
 import { refuseWrongServer, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { wasServerLost } from "../../runtime/database/open.ts";
 import {
@@ -77,7 +77,7 @@ export async function writeInTransaction(
         : { written: new Map(wanted.map((request) => [request, []])), ledgerChanges: [] };
     } catch (error) {
       if (error instanceof OutcomeUnknownError || error instanceof InvariantError) throw error;
-      const mayRetry = (failures === 1 && wasServerLost(error)) || isRetryable(error);
+      const mayRetry = (failures === 1 && wasServerLost(error)) || isTransient(error);
       if (!mayRetry || failures === maxAttempts) throw new StockUnavailableError(error);
     }
   }

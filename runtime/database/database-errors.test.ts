@@ -1,4 +1,4 @@
-import { isReadOnly, isRetryable, provesUndone } from "./database-errors.ts";
+import { isReadOnly, isTransient, provesUndone } from "./database-errors.ts";
 
 /** As mysql2 makes it and Knex changes its message. */
 const error = (code: string, sqlState?: string, sqlMessage = code) =>
@@ -12,7 +12,7 @@ test.each([
   ["a write conflict of MariaDB", error("ER_CHECKREAD", "HY000")],
   ["a server that takes no writes any more", error("ER_OPTION_PREVENTS_STATEMENT", "HY000")],
 ])("a transaction may be retried after %s", (_what, thrown) => {
-  expect(isRetryable(thrown)).toBe(true);
+  expect(isTransient(thrown)).toBe(true);
 });
 
 test.each([
@@ -23,7 +23,7 @@ test.each([
   ["a busy SQLite file, for which the thread has waited", error("SQLITE_BUSY")],
   ["a fault that is no database error", new TypeError("no such property")],
 ])("a transaction is not retried after %s", (_what, thrown) => {
-  expect(isRetryable(thrown)).toBe(false);
+  expect(isTransient(thrown)).toBe(false);
 });
 
 test("lost races, read-only servers and errors of classes 22, 23 and 42 prove there is no commit", () => {

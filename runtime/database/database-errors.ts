@@ -44,7 +44,7 @@ export function isReadOnly(error: unknown): boolean {
  *
  * SQLITE_BUSY is not among them: SQLite has blocked this thread while it waited for the lock of its file.
  */
-export function isRetryable(error: unknown): boolean {
+export function isTransient(error: unknown): boolean {
   const { sqlState = "", sqlMessage = "" } = error as { sqlState?: string; sqlMessage?: string };
   const code = codeOf(error);
   if (code === "ER_ERROR_DURING_COMMIT") return deadlockDuringCommit.test(sqlMessage);
@@ -73,7 +73,7 @@ export function provesUndone(error: unknown): boolean {
   const code = codeOf(error);
   if (beforeCommit.test((error as { sqlState?: string }).sqlState ?? code)) return true;
   if (wasClosed.test((error as Error).message)) return true;
-  return isRetryable(error) && !inDoubtCodes.has(code);
+  return isTransient(error) && !inDoubtCodes.has(code);
 }
 
 /** The code of an error, such as `ER_DUP_ENTRY` of a driver; empty for one without. */

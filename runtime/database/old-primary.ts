@@ -6,7 +6,7 @@
  * or not.
  */
 import type { Knex } from "knex";
-import { isRetryable, ReadOnlyServerError, SplitReadError } from "./database-errors.ts";
+import { isTransient, ReadOnlyServerError, SplitReadError } from "./database-errors.ts";
 import { isOn, serverIdVariable } from "./engine.ts";
 import { discardAllConnections, isSqlite } from "./knex-internals.ts";
 import { wasServerLost } from "./open.ts";
@@ -60,7 +60,7 @@ export async function readCurrent<Row extends ServerRow>(
       return refuseWrongServer(db, await read());
     } catch (error) {
       // One repeat after a lost server: a query that is never answered would otherwise be sent again and again.
-      const mayRetry = (attempt === 1 && wasServerLost(error)) || isRetryable(error);
+      const mayRetry = (attempt === 1 && wasServerLost(error)) || isTransient(error);
       if (attempt === maxAttempts || !mayRetry) throw error;
     }
   }

@@ -4,7 +4,7 @@
 
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
-import { isRetryable, provesUndone } from "./database-errors.ts";
+import { isTransient, provesUndone } from "./database-errors.ts";
 import { engineBehind } from "./engine.ts";
 import {
   acquireConnection,
@@ -164,12 +164,12 @@ const rollback: Statement = { sql: "ROLLBACK", bindings: [] };
  *   Group Replication another member may commit what this one has taken back
  */
 export function retried<T>(work: () => Promise<T>): Promise<T> {
-  return retriedWhere(isRetryable, work);
+  return retriedWhere(isTransient, work);
 }
 
 /** The same for work that must not happen twice: it is run again only where it has certainly not happened. */
 export function retriedIfUndone<T>(work: () => Promise<T>): Promise<T> {
-  return retriedWhere((error) => isRetryable(error) && provesUndone(error), work);
+  return retriedWhere((error) => isTransient(error) && provesUndone(error), work);
 }
 
 async function retriedWhere<T>(mayRetry: (error: unknown) => boolean, work: () => Promise<T>): Promise<T> {

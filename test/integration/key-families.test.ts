@@ -2,7 +2,7 @@ import type { Knex } from "knex";
 import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, type StoredKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
-import { type RotatedKey, rotateKey } from "../../gateway/accounts/keys/key-rotation.ts";
+import { rotateKey, type SuccessorKey } from "../../gateway/accounts/keys/key-rotation.ts";
 import { createKeyStore, type KeyStore } from "../../gateway/accounts/keys/key-store.ts";
 import { isSqlite } from "../../runtime/database/knex-internals.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
@@ -48,7 +48,7 @@ describeEachDatabase("the keys of a family", (url) => {
   /** Rotates as a caller does. */
   const rotate = (oldId: string, key = newKey(), graceMs = hour, via = db) =>
     rotateKey(via, { oldId, newKey: key, graceMs, nowMs, replacesUnused: true });
-  async function mustRotate(oldId: string, graceMs = hour): Promise<RotatedKey & StoredKey> {
+  async function mustRotate(oldId: string, graceMs = hour): Promise<SuccessorKey & StoredKey> {
     const key = newKey();
     const rotated = await rotate(oldId, key, graceMs);
     if (typeof rotated === "string") throw new Error(`${oldId} was not rotated: it is ${rotated}`);
@@ -203,7 +203,7 @@ describeEachDatabase("the keys of a family", (url) => {
           await new Promise(setImmediate); // SQLite works without leaving the thread
           const rotated = await rotate(keyId, newKey(), hour, gateway);
           if (rotated === "ended") return;
-          keyId = (rotated as RotatedKey).keyId;
+          keyId = (rotated as SuccessorKey).keyId;
         }
       })();
       for (let turn = 0; turn < round; turn++) await new Promise(setImmediate);

@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import { retried, retriedIfUndone } from "../../../runtime/database/statements.ts";
 import { invariant } from "../../../runtime/invariant.ts";
 import type { StoredKey } from "../keys/key-format.ts";
-import { newKeyId, type RotatedKey, rotateKey } from "../keys/key-rotation.ts";
+import { newKeyId, rotateKey, type SuccessorKey } from "../keys/key-rotation.ts";
 import { fromScopes } from "../keys/key-rows.ts";
 import type { AccountLimits, PlanName } from "../keys/plans.ts";
 import { defaultScopes, type Scope } from "../keys/principal.ts";
@@ -36,7 +36,7 @@ export interface KeyAdmin {
    *
    * @throws AccountError `unknown_key`, `key_revoked`, `key_expired`, `key_replaced`
    */
-  rotate(keyId: string, graceMs: number, newKey: StoredKey): Promise<Account & RotatedKey>;
+  rotate(keyId: string, graceMs: number, newKey: StoredKey): Promise<Account & SuccessorKey>;
   /** Ends a key; doing it again changes nothing. @throws AccountError `unknown_key` */
   revoke(keyId: string): Promise<KeyRecord>;
   /**

@@ -16,7 +16,8 @@ export interface Rotation {
   readonly replacesUnused: boolean;
 }
 
-export interface RotatedKey {
+/** The key that takes the place of another one. */
+export interface SuccessorKey {
   readonly keyId: string;
   readonly familyId: string;
   readonly scopes: readonly Scope[];
@@ -35,7 +36,7 @@ export type RotationRefusal = "ended" | "replaced";
  *
  * @throws the error of the database; then it may have happened or not
  */
-export async function rotateKey(db: Knex, rotation: Rotation): Promise<RotatedKey | RotationRefusal> {
+export async function rotateKey(db: Knex, rotation: Rotation): Promise<SuccessorKey | RotationRefusal> {
   const keyId = newKeyId();
   return await retriedIfUndone(() => db.transaction((trx) => rotate(trx, keyId, rotation)));
 }
@@ -48,7 +49,7 @@ async function rotate(
   trx: Knex.Transaction,
   keyId: string,
   { oldId, newKey, graceMs, nowMs, replacesUnused }: Rotation,
-): Promise<RotatedKey | RotationRefusal> {
+): Promise<SuccessorKey | RotationRefusal> {
   const old = await lockKey(trx, oldId);
   const endMs = old && toNumber(old.expires_at);
   if (!old || old.revoked_at !== null || (endMs !== null && endMs! <= nowMs)) return "ended";

@@ -8,10 +8,10 @@ import { noneNamed } from "../../http/request.ts";
 import { readWholeBody, type WholeBodyOptions } from "../../http/request-body.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { createKey, storedKey } from "../keys/key-format.ts";
-import type { RotatedKey, Rotation, RotationRefusal } from "../keys/key-rotation.ts";
+import type { Rotation, RotationRefusal, SuccessorKey } from "../keys/key-rotation.ts";
 
 export interface RotateKeyOptions extends WholeBodyOptions {
-  readonly rotate: (rotation: Rotation) => Promise<RotatedKey | RotationRefusal>;
+  readonly rotate: (rotation: Rotation) => Promise<SuccessorKey | RotationRefusal>;
   /** Limits the rotations of a family. */
   readonly guard: AccountGuard;
   /** Gets the family of the keys that have changed. */
