@@ -136,7 +136,6 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
           pepper: peppers[0],
           keyEnv: config.GATEWAY_KEY_ENV,
           bodyTimeoutMs: config.BODY_TIMEOUT_MS,
-          now,
         }
       : undefined,
     now,

@@ -37,7 +37,7 @@ export function openKeys({ config, log, now, isTraced, observer }: GatewayBase, 
   risks.expose(observer.metrics, "gateway");
   const stopWatching = risks.watch(db);
   if (isTraced) traceQueries(db);
-  const store = createKeyStore(db, now);
+  const store = createKeyStore(db);
   const usage = new UsageRecorder({ store: createUsageStore(db), log, intervalMs: usageIntervalMs, now });
   const authenticator = new Authenticator({ store: observer.timed(store), peppers, now });
   return {

@@ -42,7 +42,6 @@ const deps: OperationDeps = {
     pepper: "",
     keyEnv: "test",
     bodyTimeoutMs: 1_000,
-    now: Date.now,
   },
   now: Date.now,
 };

@@ -170,7 +170,7 @@ async function prepareKeys(url: string, pepper: string, env: string): Promise<De
   const db = openDatabase(url);
   try {
     const kept = readKeys();
-    const store = createKeyStore(db, Date.now);
+    const store = createKeyStore(db);
     const admin = createKeyAdmin(db, Date.now);
     const keys: Partial<DemoKeys> = {};
     for (const plan of planNames) {

@@ -3,8 +3,9 @@ import { RateLimiterMemory } from "rate-limiter-flexible";
 import { madeUpKey } from "../../test/support/made-keys.ts";
 import { Authenticator } from "../accounts/keys/authenticator.ts";
 import { createKey, hashKey } from "../accounts/keys/key-format.ts";
+import type { FoundKey } from "../accounts/keys/key-store.ts";
 import { publishedPlans } from "../accounts/keys/plans.ts";
-import type { Principal, Scope } from "../accounts/keys/principal.ts";
+import type { Scope } from "../accounts/keys/principal.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { RequestContext } from "../http/request-context.ts";
 import { MemoryWindows } from "../limits/memory-windows.ts";
@@ -31,7 +32,7 @@ afterEach(() => void import.meta.jest.restoreAllMocks());
 
 /** An admission with a clock and a store of the test's own. */
 function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
-  const principals = new Map<string, Principal>();
+  const principals = new Map<string, FoundKey>();
   const clock = { nowMs: 1_000_000 };
   const now = () => clock.nowMs;
   import.meta.jest.spyOn(Date, "now").mockImplementation(now); // the guard of addresses uses it
@@ -81,7 +82,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     used,
     refused,
     reasons,
-    newKey: (scopes: readonly Scope[] = [], more: Partial<Principal> = {}) => {
+    newKey: (scopes: readonly Scope[] = [], more: Partial<FoundKey> = {}) => {
       const key = createKey("test", pepper);
       principals.set(hashKey(key, pepper).toString("hex"), {
         keyId: `key_${principals.size}`,
@@ -91,6 +92,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
         limits: null,
         scopes: new Set(scopes),
         expiresAtMs: null,
+        endsInMs: Number.POSITIVE_INFINITY,
         bannedUntilMs: 0,
         ...more,
       });

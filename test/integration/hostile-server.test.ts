@@ -95,7 +95,7 @@ describe("a hostile database server", () => {
     const stored = storedKey(createKey("test", pepper), pepper);
     const admin = createKeyAdmin(open(), Date.now);
     const { keyId } = await admin.issue({ account: "acm\u00e9", ...stored });
-    const keys = createKeyStore(open(), Date.now);
+    const keys = createKeyStore(open());
     expect(await keys.findByHash(stored.keyHash)).toMatchObject({ keyId });
     await admin.revoke(keyId);
     expect(await keys.findByHash(stored.keyHash)).toBeNull();

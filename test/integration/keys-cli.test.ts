@@ -41,7 +41,7 @@ describe("npm run keys", () => {
   async function withStores<T>(work: (keys: KeyStore, usage: UsageStore) => Promise<T>): Promise<T> {
     const db = openDatabase(databaseUrl);
     try {
-      return await work(createKeyStore(db, Date.now), createUsageStore(db));
+      return await work(createKeyStore(db), createUsageStore(db));
     } finally {
       await db.destroy();
     }

@@ -7,10 +7,10 @@ import { defaultScopes } from "../../gateway/accounts/keys/principal.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { describeEachDatabase } from "../support/databases.ts";
-import { hour, type KeyStores, newKey, openKeyStores, pepper } from "../support/key-stores.ts";
+import { about, hour, type KeyStores, newKey, openKeyStores, passTime, pepper } from "../support/key-stores.ts";
 import { suiteStack } from "../support/stack.ts";
 
-const start = Date.UTC(2026, 0, 31, 23, 0);
+const start = Date.now();
 
 describeEachDatabase("keys", (url) => {
   const stack = suiteStack();
@@ -50,14 +50,13 @@ describeEachDatabase("keys", (url) => {
     const [first, second] = ["1".repeat(32), "2".repeat(32)];
     expect(await store.keysByPepper()).toEqual(new Map());
     const old = await issue(newKey(first));
-    nowMs += hour;
     const { keyId } = await admin.rotate(old.keyId, 2 * hour, newKey(second));
     await issue({ ...newKey(), expiresAtMs: nowMs - 1 });
     const third = await issue(newKey(second));
     const ofSecond = [pepperFingerprint(second), 2] as const;
     expect(await store.keysByPepper()).toEqual(new Map([[pepperFingerprint(first), 1], ofSecond]));
     expect(JSON.stringify(await db("api_keys").select("pepper"))).not.toMatch(/1{9}|2{9}/);
-    nowMs += 2 * hour;
+    await passTime(db, 2 * hour);
     expect(await store.keysByPepper()).toEqual(new Map([ofSecond]));
     for (const each of [keyId, third.keyId]) await admin.revoke(each);
     expect(await store.keysByPepper()).toEqual(new Map());
@@ -81,6 +80,7 @@ describeEachDatabase("keys", (url) => {
         limits: null,
         scopes: new Set(defaultScopes),
         expiresAtMs: null,
+        endsInMs: Number.POSITIVE_INFINITY,
         bannedUntilMs: 0,
       });
       expect(keyId).toMatch(/^key_/);
@@ -113,10 +113,10 @@ describeEachDatabase("keys", (url) => {
     });
 
     test("a look-up finds a key until the moment it expires", async () => {
-      const { find } = await issue({ expiresAtMs: start + hour });
-      nowMs = start + hour - 1;
-      expect(await find()).toMatchObject({ expiresAtMs: start + hour });
-      nowMs = start + hour;
+      const { find } = await issue({ expiresAtMs: start + 2 * hour });
+      await passTime(db, hour);
+      expect(await find()).toMatchObject({ expiresAtMs: start + hour, endsInMs: about(hour) });
+      await passTime(db, hour);
       expect(await find()).toBeNull();
     });
 
@@ -258,15 +258,15 @@ describeEachDatabase("keys", (url) => {
     test("a rotation makes a key with the same rights, and the old key works until the grace ends", async () => {
       const old = await issue({ plan: "pro", scopes: ["store:read"], expiresAtMs: start + 100 * hour });
       const next = newKey();
-      nowMs = start + hour;
       const rotated = await admin.rotate(old.keyId, 24 * hour, next);
-      expect(rotated).toMatchObject({ account: "acme", plan: "pro", oldExpiresAtMs: start + 25 * hour });
+      expect(rotated).toMatchObject({ account: "acme", plan: "pro", oldExpiresAtMs: about(start + 24 * hour) });
       const found = (await store.findByHash(next.keyHash))!;
-      expect(found).toEqual({ ...(await old.find()), keyId: rotated.keyId, expiresAtMs: start + 100 * hour });
+      const successor = { keyId: rotated.keyId, expiresAtMs: start + 100 * hour, endsInMs: about(100 * hour) };
+      expect(found).toEqual({ ...(await old.find()), ...successor });
       expect(keyState(await keyOf(old.keyId), nowMs)).toBe("replaced");
-      nowMs = start + 25 * hour - 1;
+      await passTime(db, 23 * hour);
       expect(await old.find()).toBeTruthy();
-      nowMs += 1;
+      await passTime(db, hour);
       expect(await old.find()).toBeNull();
       expect(await store.findByHash(next.keyHash)).toBeTruthy();
     });
@@ -276,7 +276,7 @@ describeEachDatabase("keys", (url) => {
       const next = newKey();
       const rotated = await admin.rotate(old.keyId, 24 * hour, next);
       expect(rotated).toMatchObject({ oldExpiresAtMs: start + hour, expiresAtMs: start + hour });
-      nowMs = start + hour;
+      await passTime(db, hour);
       expect(await old.find()).toBeNull();
       expect(await store.findByHash(next.keyHash)).toBeNull();
     });
@@ -284,7 +284,7 @@ describeEachDatabase("keys", (url) => {
     test("a rotation without grace ends the old key at once, and no expiry stays none", async () => {
       const old = await issue();
       const rotated = await admin.rotate(old.keyId, 0, newKey());
-      expect(rotated).toMatchObject({ oldExpiresAtMs: start, expiresAtMs: null });
+      expect(rotated).toMatchObject({ oldExpiresAtMs: about(start), expiresAtMs: null });
       expect(await old.find()).toBeNull();
     });
 
@@ -411,7 +411,7 @@ describeEachDatabase("keys", (url) => {
       const next = newKey();
       const { keyId: nextId } = await admin.rotate(keyId, hour, next);
       const [old, found] = [(await find())!, (await store.findByHash(next.keyHash))!];
-      expect(found).toEqual({ ...old, keyId: nextId, expiresAtMs: null });
+      expect(found).toEqual({ ...old, keyId: nextId, expiresAtMs: null, endsInMs: Number.POSITIVE_INFINITY });
       expect(found).toMatchObject({ familyId: keyId, bannedUntilMs: fiveMinutes.untilMs });
       expect((await admin.bans()).map((key) => key.keyId).toSorted()).toEqual([keyId, nextId].toSorted());
       expect(await keyOf(nextId)).toMatchObject({ familyId: keyId, banStep: 1, bannedAtMs: start });

@@ -96,7 +96,7 @@ describe("an old primary", () => {
     ["a key that it knows, which may be revoked elsewhere", key],
     ["a key that it does not know, which may be issued elsewhere", createKey("test", pepper)],
   ])("a database server that became read-only answers no look-up of %s", async (_what, token) => {
-    const keys = createKeyStore(db, Date.now);
+    const keys = createKeyStore(db);
     await setReadOnly(1);
     await expect(keys.findByHash(hashKey(token, pepper))).rejects.toThrow(ReadOnlyServerError);
     await setReadOnly(0);

@@ -407,10 +407,10 @@ export const brokenRules: readonly PlantedFault[] = [
   },
   {
     promise: 5,
-    what: "a rotation without grace ends the old key by the clock of its gateway",
-    file: "gateway/accounts/keys/key-rotation.ts",
-    find: "const revokedAtMs = graceMs > 0 ? null : nowMs;",
-    replace: "const revokedAtMs = null;",
+    what: "a key ends by the clock of the gateway that looks it up",
+    file: "gateway/accounts/keys/key-store.ts",
+    find: "Number.POSITIVE_INFINITY) - Number(row.now_ms);",
+    replace: "Number.POSITIVE_INFINITY) - Date.now();",
   },
   {
     promise: 9,

@@ -1,4 +1,5 @@
 // The stores of keys on a database of its own, and the keys that a suite issues.
+import type { Knex } from "knex";
 import { gatewayMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin, type IssueRequest } from "../../gateway/accounts/cli/key-admin.ts";
 import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
@@ -14,12 +15,20 @@ export const hour = 3_600_000;
 /** A key as it is stored, made under a pepper. */
 export const newKey = (under = pepper) => storedKey(createKey("test", under), under);
 
+/** Brings the ends of all keys nearer, as if time had passed: the database goes by its own clock. */
+export async function passTime(db: Knex, ms: number): Promise<void> {
+  await db("api_keys").update({ expires_at: db.raw("expires_at - ?", [ms]) });
+}
+
+/** Matches a time of the database within a minute of another one. */
+export const about = (ms: number) => expect.closeTo(ms, -5) as unknown as number;
+
 /** Migrates a database for the keys of one suite, and closes it after that. */
 export async function openKeyStores(stack: Stack, url: string, now: () => number) {
   const db = openDatabase(url);
   stack.defer(() => db.destroy());
   await migrate(db, "gateway", gatewayMigrations, "up");
-  const store = createKeyStore(db, now);
+  const store = createKeyStore(db);
   const admin = createKeyAdmin(db, now);
   return {
     db,

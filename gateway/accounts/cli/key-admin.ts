@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import { retried, retriedIfUndone } from "../../../runtime/database/statements.ts";
 import { invariant } from "../../../runtime/invariant.ts";
 import type { StoredKey } from "../keys/key-format.ts";
-import { newKeyId, rotateKey, type SuccessorKey } from "../keys/key-rotation.ts";
+import { newKeyId, type RotationRefusal, rotateKey, type SuccessorKey } from "../keys/key-rotation.ts";
 import { fromScopes } from "../keys/key-rows.ts";
 import type { AccountLimits, PlanName } from "../keys/plans.ts";
 import { defaultScopes, type Scope } from "../keys/principal.ts";
@@ -137,13 +137,11 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
     },
 
     async rotate(oldId, graceMs, newKey) {
-      const old = requireRotatable(await getKey(oldId), now());
+      const old = await getKey(oldId);
       const account = await getAccount(db, old.account);
-      const nowMs = now();
-      const rotated = await rotateKey(db, { oldId, newKey, graceMs, nowMs, replacesUnused: false });
+      const rotated = await rotateKey(db, { oldId, newKey, graceMs, replacesUnused: false });
       if (typeof rotated === "object") return { ...account, ...rotated };
-      requireRotatable(await getKey(oldId), nowMs);
-      throw new Error("a key that can be rotated was not");
+      throw notRotated(rotated, await getKey(oldId));
     },
 
     async revoke(keyId) {
@@ -197,15 +195,12 @@ function isValidAt(nowMs: number, column = "expires_at"): (keys: Knex.QueryBuild
   return (keys) => void keys.whereNull(column).orWhere(column, ">", nowMs);
 }
 
-function requireRotatable(key: KeyRecord, nowMs: number): KeyRecord {
-  if (key.revokedAtMs !== null) throw new AccountError("key_revoked", `Key ${key.keyId} is revoked; issue a new one.`);
-  if (key.expiresAtMs !== null && key.expiresAtMs <= nowMs) {
-    throw new AccountError("key_expired", `Key ${key.keyId} has expired; issue a new one.`);
+function notRotated(refusal: RotationRefusal, { keyId, revokedAtMs, replacedBy }: KeyRecord): AccountError {
+  if (refusal === "replaced") {
+    return new AccountError("key_replaced", `Key ${keyId} was replaced already; rotate ${replacedBy}.`);
   }
-  if (key.replacedBy !== null) {
-    throw new AccountError("key_replaced", `Key ${key.keyId} was replaced already; rotate ${key.replacedBy}.`);
-  }
-  return key;
+  if (revokedAtMs !== null) return new AccountError("key_revoked", `Key ${keyId} is revoked; issue a new one.`);
+  return new AccountError("key_expired", `Key ${keyId} has expired; issue a new one.`);
 }
 
 /** The error for a key id that no key has. It does not repeat a whole key given in place of an id: that is a secret. */

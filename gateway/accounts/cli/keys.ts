@@ -210,7 +210,7 @@ async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>, peppers?: Pep
     await updateSchema(GATEWAY_DATABASE_URL, "gateway", gatewayMigrations);
     const db = openDatabase(GATEWAY_DATABASE_URL);
     try {
-      if (peppers) await checkPeppers(peppers, createKeyStore(db, Date.now));
+      if (peppers) await checkPeppers(peppers, createKeyStore(db));
       return await work(createKeyAdmin(db, Date.now));
     } finally {
       await db.destroy();

@@ -4,7 +4,7 @@ import { LRUCache } from "lru-cache";
 import { inTime } from "../../../runtime/event-loop.ts";
 import { OperatorError } from "../../../runtime/operator-error.ts";
 import { ownKeyHasher } from "./key-format.ts";
-import type { KeyStore } from "./key-store.ts";
+import type { FoundKey, KeyStore } from "./key-store.ts";
 import type { Peppers } from "./pepper.ts";
 import type { Principal } from "./principal.ts";
 
@@ -27,7 +27,8 @@ export const lookUpMaxAgeMs = 8_000;
 const refreshAfterMs = 4_000;
 
 /**
- * How long a key that has ended is refused without a look-up. It never works again, but a clock may have been wrong.
+ * How long a key that has ended is refused without a look-up. It never works again, but the clock of the database may
+ * have been wrong.
  */
 const maxEndedAgeMs = 3_600_000;
 
@@ -71,8 +72,7 @@ export class Authenticator {
    */
   remembered(token: string): Principal | undefined {
     const id = hash("sha256", token, "base64");
-    const principal = this.#rememberedAndRenewed(id);
-    return principal && !isExpired(principal, this.#options.now()) ? principal : undefined;
+    return this.#rememberedAndRenewed(id);
   }
 
   /**
@@ -86,7 +86,7 @@ export class Authenticator {
   async authenticate(token: string): Promise<Principal | undefined> {
     const id = hash("sha256", token, "base64");
     const principal = this.#rememberedAndRenewed(id);
-    if (principal) return isExpired(principal, this.#options.now()) ? undefined : principal;
+    if (principal) return principal;
     if (this.#isRefused(id)) return undefined;
     const keyHash = this.#ownKeyHash(token);
     if (keyHash === undefined) return undefined;
@@ -106,7 +106,7 @@ export class Authenticator {
     }
     const found = await inTime(answer, maxWaitMs, lateLookUp);
     // A freeze of this process may have made the answer too old to be used.
-    return this.#ageMs(askedAt) < lookUpMaxAgeMs ? found : await this.authenticate(token);
+    return this.#ageMs(askedAt) < maxAgeMs(found) ? found : await this.authenticate(token);
   }
 
   /**
@@ -129,7 +129,7 @@ export class Authenticator {
     const known = this.#known.get(id);
     if (!known) return undefined;
     const ageMs = this.#ageMs(known.checkedAt);
-    if (ageMs >= lookUpMaxAgeMs) return undefined;
+    if (ageMs >= maxAgeMs(known.principal)) return undefined;
     if (ageMs >= refreshAfterMs) this.#lookUp(id, known.keyHash).answer.catch(() => {});
     return known.principal;
   }
@@ -148,7 +148,7 @@ export class Authenticator {
     return lookUp;
   }
 
-  async #ask(id: string, keyHash: Buffer, askedAt: Moment): Promise<Principal | undefined> {
+  async #ask(id: string, keyHash: Buffer, askedAt: Moment): Promise<FoundKey | undefined> {
     const generation = this.#generation;
     const found = await this.#options.store.findByHash(keyHash);
     if (found) {
@@ -166,8 +166,7 @@ export class Authenticator {
 
   #isRefused(id: string): boolean {
     const refused = this.#refused.get(id);
-    if (refused === undefined || this.#ageMs(refused.checkedAt) >= refused.maxAgeMs) return false;
-    return this.#options.now() >= refused.checkedAt.unixMs; // a clock that was ahead then may have ended a good key
+    return refused !== undefined && this.#ageMs(refused.checkedAt) < refused.maxAgeMs;
   }
 
   #ageMs(since: Moment): number {
@@ -180,11 +179,11 @@ const lateLookUp = () => new OperatorError(`GATEWAY_DATABASE_URL: no answer with
 
 interface LookUp {
   readonly askedAt: Moment;
-  readonly answer: Promise<Principal | undefined>;
+  readonly answer: Promise<FoundKey | undefined>;
 }
 
 interface Known {
-  readonly principal: Principal;
+  readonly principal: FoundKey;
   readonly keyHash: Buffer;
   checkedAt: Moment;
 }
@@ -202,6 +201,7 @@ interface Moment {
 
 const longAgo: Moment = { unixMs: Number.NEGATIVE_INFINITY, elapsedMs: Number.NEGATIVE_INFINITY };
 
-function isExpired({ expiresAtMs }: Principal, nowMs: number): boolean {
-  return expiresAtMs !== null && expiresAtMs <= nowMs;
+/** How long a look-up is used: not beyond the end of its key, after which the database decides. */
+function maxAgeMs(found: FoundKey | undefined): number {
+  return Math.min(lookUpMaxAgeMs, found?.endsInMs ?? Number.POSITIVE_INFINITY);
 }

@@ -1,7 +1,7 @@
 /** Replaces a key by a new one. The keys that rotations make of each other are a family, which counts as one key. */
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
-import { retriedIfUndone } from "../../../runtime/database/statements.ts";
+import { clockMsSql, retriedIfUndone } from "../../../runtime/database/statements.ts";
 import type { StoredKey } from "./key-format.ts";
 import { type DbInteger, toNumber, toScopes } from "./key-rows.ts";
 import type { Scope } from "./principal.ts";
@@ -11,7 +11,6 @@ export interface Rotation {
   readonly newKey: StoredKey;
   /** How long the old key still works; it never works past the end that it has. */
   readonly graceMs: number;
-  readonly nowMs: number;
   /** Whether the new key may take the place of one that an earlier rotation made and no request has used. */
   readonly replacesUnused: boolean;
 }
@@ -32,7 +31,8 @@ export type RotationRefusal = "ended" | "replaced";
 
 /**
  * Makes a new key with the account, scopes and end of the old one. Every other key of the family ends at once, so at
- * most two of them work. Of several rotations at once each sees what the one before has done.
+ * most two of them work. Of several rotations at once each sees what the one before has done. Ends go by the clock of
+ * the database, which all gateways share.
  *
  * @throws the error of the database; then it may have happened or not
  */
@@ -48,11 +48,13 @@ export function newKeyId(): string {
 async function rotate(
   trx: Knex.Transaction,
   keyId: string,
-  { oldId, newKey, graceMs, nowMs, replacesUnused }: Rotation,
+  { oldId, newKey, graceMs, replacesUnused }: Rotation,
 ): Promise<SuccessorKey | RotationRefusal> {
   const old = await lockKey(trx, oldId);
-  const endMs = old && toNumber(old.expires_at);
-  if (!old || old.revoked_at !== null || (endMs !== null && endMs! <= nowMs)) return "ended";
+  if (!old || old.revoked_at !== null) return "ended";
+  const nowMs = Number(old.now_ms);
+  const endMs = toNumber(old.expires_at) ?? Number.POSITIVE_INFINITY;
+  if (endMs <= nowMs) return "ended";
   const successor = old.replaced_by === null ? undefined : await lockKey(trx, old.replaced_by);
   if (successor && !(replacesUnused && successor.last_used_at === null)) return "replaced";
 
@@ -61,10 +63,10 @@ async function rotate(
     .where({ account_id: old.account_id })
     .where((ofFamily) => ofFamily.where({ line: familyId }).orWhere({ id: familyId }))
     .whereNot({ id: oldId })
-    .whereNull("revoked_at") // expired ones, too: the clock of this gateway may be ahead
+    .whereNull("revoked_at")
     .update({ revoked_at: nowMs });
-  const oldExpiresAtMs = Math.min(endMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
-  // Each gateway looks at an expiry by its own clock, which may be behind. A revocation goes by no clock.
+  const oldExpiresAtMs = Math.min(endMs, nowMs + graceMs);
+  // After a failover of the database its clock may be behind. A revocation goes by no clock.
   const revokedAtMs = graceMs > 0 ? null : nowMs;
   await trx("api_keys")
     .where({ id: oldId })
@@ -94,7 +96,9 @@ async function lockKey(trx: Knex.Transaction, id: string): Promise<KeyRow | unde
     .where({ id })
     .update({ id: trx.ref("id") });
   const columns = ["account_id", "line", "scopes", "expires_at", "revoked_at", "replaced_by", "last_used_at"];
-  return await trx("api_keys").where({ id }).first(columns);
+  return await trx("api_keys")
+    .where({ id })
+    .first([...columns, trx.raw(`${clockMsSql(trx)} as now_ms`)]);
 }
 
 interface KeyRow {
@@ -105,4 +109,5 @@ interface KeyRow {
   revoked_at: DbInteger | null;
   replaced_by: string | null;
   last_used_at: DbInteger | null;
+  now_ms: DbInteger;
 }

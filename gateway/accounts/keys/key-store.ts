@@ -1,7 +1,7 @@
 /** Keys and bans in the database, as a running gateway needs them. */
 import type { Knex } from "knex";
 import { readCurrent, type ServerRow, serverColumns } from "../../../runtime/database/old-primary.ts";
-import { retried } from "../../../runtime/database/statements.ts";
+import { clockMsSql, retried } from "../../../runtime/database/statements.ts";
 import { type DbInteger, firstOfFamily, type PlanRow, toNumber, toPlan, toScopes } from "./key-rows.ts";
 import type { Principal } from "./principal.ts";
 
@@ -19,13 +19,18 @@ export interface KeyStore {
    * @returns null for a key that is revoked or expired, and so never works again; undefined for an unknown key
    * @throws UnusablePlanError, or the error of the database
    */
-  findByHash(keyHash: Buffer): Promise<Principal | null | undefined>;
+  findByHash(keyHash: Buffer): Promise<FoundKey | null | undefined>;
   /** Counts the working keys of each pepper, by the pepper's fingerprint. */
   keysByPepper(): Promise<ReadonlyMap<string, number>>;
   /** The latest ban of a family of keys, running or over; undefined without one, or when an operator lifted it. */
   lastBan(familyId: string): Promise<Ban | undefined>;
   /** Bans a family of keys. Of several bans the one that ends last holds, so each gateway may report its own. */
   ban(familyId: string, ban: Ban): Promise<void>;
+}
+
+export interface FoundKey extends Principal {
+  /** How long it still works, by the clock of the database: those of gateways may differ. `Infinity` without an end. */
+  readonly endsInMs: number;
 }
 
 export interface Ban {
@@ -37,15 +42,14 @@ export interface Ban {
   readonly atMs: number;
 }
 
-/**
- * @param db migrated with `gatewayMigrations`
- * @param now Unix milliseconds
- */
-export function createKeyStore(db: Knex, now: () => number): KeyStore {
+/** @param db migrated with `gatewayMigrations` */
+export function createKeyStore(db: Knex): KeyStore {
+  const clockMs = () => db.raw(clockMsSql(db));
+
   /** @returns false when the key has been used or revoked since it was read */
   async function markUsed(keyId: string): Promise<boolean> {
     const unused = () => db("api_keys").where("id", keyId).whereNull("last_used_at").whereNull("revoked_at");
-    return (await retried(() => unused().update({ last_used_at: now() }))) > 0;
+    return (await retried(() => unused().update({ last_used_at: clockMs() }))) > 0;
   }
 
   const store: KeyStore = {
@@ -63,13 +67,14 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
         .leftJoin("accounts as a", "a.id", "k.account_id")
         .select(serverColumns(db))
         .select("k.id", "k.line", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.last_used_at")
-        .select("f.banned_until")
+        .select("f.banned_until", db.raw(`${clockMsSql(db)} as now_ms`))
         .select("a.plan", "a.per_minute", "a.per_day");
       const [row] = await readCurrent<PrincipalRow & ServerRow>(db, () => query.clone());
       if (!row?.id) return undefined;
       if (row.revoked_at !== null) return null;
       const expiresAtMs = toNumber(row.expires_at);
-      if (expiresAtMs !== null && expiresAtMs <= now()) return null;
+      const endsInMs = (expiresAtMs ?? Number.POSITIVE_INFINITY) - Number(row.now_ms);
+      if (endsInMs <= 0) return null;
       const isFirstUse = row.line !== null && row.last_used_at === null;
       // If it marks nothing, another gateway was first, or the key was replaced or revoked: look it up again.
       if (isFirstUse && !(await markUsed(row.id))) return await store.findByHash(keyHash);
@@ -80,6 +85,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
         ...toPlan(row),
         scopes: new Set(toScopes(row.scopes)),
         expiresAtMs,
+        endsInMs,
         bannedUntilMs: Number(row.banned_until),
       };
     },
@@ -88,7 +94,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
       const rows: { pepper: string; count: number | bigint }[] = await db("api_keys")
         .whereNotNull("pepper")
         .whereNull("revoked_at")
-        .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", now()))
+        .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", clockMs()))
         .groupBy("pepper")
         .select("pepper")
         .count({ count: "*" });
@@ -124,6 +130,7 @@ interface PrincipalRow extends PlanRow {
   revoked_at: DbInteger | null;
   last_used_at: DbInteger | null;
   banned_until: DbInteger;
+  now_ms: DbInteger;
 }
 
 interface BanRow {

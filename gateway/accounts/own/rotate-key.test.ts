@@ -36,7 +36,6 @@ test("a caller that leaves while its key is looked at again keeps its key", asyn
     pepper: "p".repeat(32),
     keyEnv: "test",
     bodyTimeoutMs: 60_000,
-    now: Date.now,
   });
   const answered = handler(request, response, () => {});
   socket.write("{}");

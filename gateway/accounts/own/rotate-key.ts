@@ -20,8 +20,6 @@ export interface RotateKeyOptions extends WholeBodyOptions {
   readonly pepper: string;
   /** The env in the new keys. */
   readonly keyEnv: string;
-  /** Unix milliseconds. */
-  readonly now: () => number;
 }
 
 const maxGraceSeconds = 604_800;
@@ -29,7 +27,7 @@ const defaultGraceSeconds = 86_400;
 
 /** The answer is the only place where the new key is ever shown. */
 export function rotateOwnKey(options: RotateKeyOptions): RequestHandler {
-  const { rotate, guard, onRotated, pepper, keyEnv, now } = options;
+  const { rotate, guard, onRotated, pepper, keyEnv } = options;
   return async (request, response) => {
     const context = contextOf(response);
     const { body } = await readWholeBody(request, response, options);
@@ -38,7 +36,7 @@ export function rotateOwnKey(options: RotateKeyOptions): RequestHandler {
     await guard.admit(context, oldFamilyId);
     const key = createKey(keyEnv, pepper);
     const newKey = storedKey(key, pepper);
-    const rotated = await rotate({ oldId, newKey, graceMs, nowMs: now(), replacesUnused: true }).catch((cause) => {
+    const rotated = await rotate({ oldId, newKey, graceMs, replacesUnused: true }).catch((cause) => {
       throw unavailable(cause);
     });
     if (rotated === "ended") throw invalidKey(); // since it was looked up
