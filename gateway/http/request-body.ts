@@ -25,9 +25,10 @@ export async function readWholeBody(
   { admission, bodyTimeoutMs }: WholeBodyOptions,
 ): Promise<{ readonly body: Buffer; readonly completeMs: number }> {
   const context = contextOf(response);
-  const isWhole = request.complete;
+  if (request.complete) return { body: await readBody(request, bodyTimeoutMs), completeMs: context.arrivedMs };
+  context.waitsForOthers = true;
   const body = await readBody(request, bodyTimeoutMs);
-  if (isWhole) return { body, completeMs: context.arrivedMs };
+  context.waitsForOthers = false;
   const completeMs = performance.now();
   await admission.reverifyKeyAndBan(context);
   if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });

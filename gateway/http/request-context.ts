@@ -46,7 +46,10 @@ export interface RequestContext {
   token: string;
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
-  /** True for a held request, and for an update once it has waited in an outage: both count as no load. */
+  /**
+   * True for a request that waits for its body, for a change, for the end of an outage or for an upstream: it counts as
+   * no load.
+   */
   waitsForOthers: boolean;
   /** True once the client has sent a lot more, or has ended its side: a long poll is then answered at once. */
   isHurried: boolean;
@@ -65,9 +68,7 @@ export function setContext(response: ServerResponse, context: RequestContext): v
   (response as WithContext)[contextKey] = context;
 }
 
-/**
- * Whether a response is held, or its update has waited in an outage. False for one that has not reached the router.
- */
+/** Whether a request waits, and for no work of this thread. False for one that has not reached the router. */
 export function waitsForOthers(response: ServerResponse): boolean {
   return (response as WithContext)[contextKey]?.waitsForOthers ?? false;
 }

@@ -65,11 +65,33 @@ test("a window is over at the moment of its end, not before", () => {
   expect(admitted(setUp().at(0, 0, 0, minuteMs - 1, minuteMs))).toEqual([true, true, true, false, true]);
 });
 
-test("a window whose clock was set back by an hour is over", () => {
-  const decisions = setUp().at(0, 0, 0, 0, -3_600_000);
-  expect(admitted(decisions)).toEqual([true, true, true, false, true]);
-  expect(decisions.at(-1)!.states[0]!.resetAtMs).toBe(decisions.at(-1)!.nowMs + minuteMs);
-});
+test.each([-30_000, -3_600_000])(
+  "a clock that is set back by %d ms neither begins a window again nor keeps it",
+  (stepMs) => {
+    let nowMs = 20_000 * 86_400_000 - phaseMsOf(id);
+    let elapsedMs = 0;
+    const memory = new MemoryWindows({
+      maxAccounts: 10,
+      gatewayCount: 1,
+      now: () => nowMs,
+      elapsedMs: () => elapsedMs,
+    });
+    const windows = accountWindows({ perMinute: 3, perDay: 1_000 });
+    const pass = (ms: number) => {
+      nowMs += ms;
+      elapsedMs += ms;
+    };
+    const ask = () => admitted(Array.from({ length: 4 }, () => memory.charge(id, windows))).filter(Boolean).length;
+    expect(ask()).toBe(3);
+    nowMs += stepMs;
+    expect(ask()).toBe(0);
+    pass(minuteMs - 1);
+    expect(ask()).toBe(0);
+    pass(1);
+    expect(ask()).toBe(3);
+    expect(memory.readLocal(id, windows).states[0]!.resetAtMs - memory.nowMs()).toBe(minuteMs);
+  },
+);
 
 test("a look charges nothing, and shows the end of windows to an account without a request", () => {
   const { clock, look, ask } = setUp();

@@ -44,6 +44,8 @@ export class MemoryWindows implements Limiter {
   #made = 0;
   /** The time of Redis when `elapsedMs` was 0; undefined while Redis has never answered. */
   #redisStartMs: number | undefined;
+  /** The time of this machine then: the latest that its clock has told. */
+  #ownStartMs = Number.NEGATIVE_INFINITY;
   /** Requests decided without Redis so far, also those that were refused. */
   decidedAlone = 0;
 
@@ -159,9 +161,15 @@ export class MemoryWindows implements Limiter {
     return this.#options.elapsedMs();
   }
 
-  /** Unix milliseconds by the clock of Redis, or by this machine's while Redis has never answered. */
+  /**
+   * Unix milliseconds by the clock of Redis, or by this machine's while Redis has never answered. A clock that is set
+   * ahead is followed, as after a sleep. One that is set back is not: it would begin windows again.
+   */
   nowMs(): number {
-    return this.#redisStartMs === undefined ? this.#options.now() : this.#redisStartMs + this.elapsedMs();
+    const elapsedMs = this.elapsedMs();
+    if (this.#redisStartMs !== undefined) return this.#redisStartMs + elapsedMs;
+    this.#ownStartMs = Math.max(this.#ownStartMs, this.#options.now() - elapsedMs);
+    return this.#ownStartMs + elapsedMs;
   }
 }
 

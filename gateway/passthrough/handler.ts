@@ -103,6 +103,7 @@ export function passThrough(options: PassThroughOptions): PassThrough {
       reverifyKeyAndBan,
       onClose,
     });
+    context.waitsForOthers = true;
     exchange.send();
   };
 }

@@ -249,6 +249,20 @@ describe("the use of deprecated operations", () => {
     ]);
   });
 
+  test("is written in small transactions, and none twice after one that failed", async () => {
+    const { recorder, useDeprecated, deprecated, during, faults } = setUp();
+    const written: number[] = [];
+    during.countDeprecatedUse = () => {
+      if (written.push(deprecated.length) === 2) faults.deprecated = 1;
+    };
+    for (let i = 0; i < 250; i++) useDeprecated(`a${i}`);
+    await recorder.close();
+    await recorder.close();
+    expect(written).toEqual([0, 100, 100, 200]);
+    expect(deprecated.map(({ requests }) => requests)).toEqual(Array(250).fill(1));
+    expect(new Set(deprecated.map(({ accountId }) => accountId)).size).toBe(250);
+  });
+
   test("that is counted during a failed write is written with the rest", async () => {
     const { recorder, clock, useDeprecated, deprecated, faults, during } = setUp();
     useDeprecated("a");

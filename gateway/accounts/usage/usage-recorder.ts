@@ -19,8 +19,8 @@ const dayMs = 86_400_000;
 /** How long the counts of minutes are kept in the database: callers may ask for 7 days. */
 export const minutesKeptMs = 8 * dayMs;
 
-/** Accounts and minutes in one transaction: on SQLite everything else waits while one is open. */
-const minutesBatch = 100;
+/** Counts in one transaction: on SQLite everything else waits while one is open. */
+const countsBatch = 100;
 
 /** How long use of deprecated operations waits to be written. When the database is away for longer, it is lost. */
 const deprecatedUseWaitsMs = 7 * dayMs;
@@ -133,13 +133,15 @@ export class UsageRecorder {
 
   async #writeDeprecatedUse(): Promise<void> {
     const { store, now } = this.#options;
-    const counted = [...this.#deprecatedUse.values()];
+    const unwritten = [...this.#deprecatedUse.values()];
     this.#deprecatedUse = new Map();
     try {
-      await store.countDeprecatedUse(counted);
+      for (; unwritten.length > 0; unwritten.splice(0, countsBatch)) {
+        await store.countDeprecatedUse(unwritten.slice(0, countsBatch));
+      }
     } catch (error) {
       const oldestMs = now() - deprecatedUseWaitsMs;
-      for (const use of counted) if (use.atMs > oldestMs) this.#addDeprecatedUse(use);
+      for (const use of unwritten) if (use.atMs > oldestMs) this.#addDeprecatedUse(use);
       throw error;
     }
   }
@@ -165,7 +167,7 @@ export class UsageRecorder {
 
   async #writeMinutes(): Promise<void> {
     const { store, now } = this.#options;
-    for (const part of this.#minutes.parts(minutesBatch)) await store.addMinutes(part);
+    for (const part of this.#minutes.parts(countsBatch)) await store.addMinutes(part);
     await store.forgetMinutesBefore(now() - minutesKeptMs);
   }
 }
