@@ -110,7 +110,7 @@ describe("an overload", () => {
     for (const answer of held) expect((await answer).json()).toMatchObject({ petId: 1, quantity });
   });
 
-  test("updates that wait for their bodies are not among those that wait, nor are calls of a silent upstream", async () => {
+  test("requests that wait for their body or for an upstream are not among those that wait", async () => {
     const updates = Array.from({ length: 5 }, () => openUpdate(system));
     const calls = Array.from({ length: 5 }, () => get("/v1/store/orders"));
     expect(await get()).toMatchObject({ status: 200 });
