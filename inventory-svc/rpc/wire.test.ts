@@ -33,6 +33,15 @@ test("a refusal of a quantity or a status names the field, and the quantity 0 is
   expect(() => readStatus(99 as PetStatus, "sold")).toThrow(fieldOf("status"));
 });
 
+test("quantities and deltas that are all or nothing need a key, so that a repeat finds them all", () => {
+  const set = { petId: 7n, quantity: 5, delta: undefined, requestId: "", expectedRevisions: [], reason: undefined };
+  const take = { ...set, petId: 8n, quantity: undefined, delta: -2, requestId: "order:1" };
+  const read = (changes: object[], allOrNothing = true) =>
+    readGroup({ changes, allOrNothing, deadlineMs: 1_000 } as never, { kind: "internal" }).changes.length;
+  expect(() => read([set, take])).toThrow(fieldOf("idempotency_key"));
+  expect([read([set]), read([take]), read([set, take], false)]).toEqual([1, 1, 2]);
+});
+
 // Ids and fingerprints are kept for a day and longer. Another form would make changes twice, or refuse their repeats.
 describe("what makes a change happen once is the same text in every version:", () => {
   const set = { petId: 7n, quantity: 5, delta: undefined, requestId: "", expectedRevisions: [], reason: undefined };

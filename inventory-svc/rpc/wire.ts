@@ -121,6 +121,11 @@ export function readGroup(group: WireGroup, caller: Actor): ChangeGroup {
   }
   if (key !== undefined || allOrNothing) checkDifferent("changes", changes);
   const read = changes.map((change) => readChange(change, key !== undefined));
+  const happenOnce = read.filter(({ once }) => once !== undefined).length;
+  // A repeat would find its adjustments made, and could not say so of the others.
+  if (allOrNothing && happenOnce > 0 && happenOnce < read.length) {
+    throw invalid("idempotency_key", "is required for quantities and deltas that are all or nothing");
+  }
   const isAllOrNothing = allOrNothing;
   return {
     changes: key ? withIdempotencyKey(read, key, isAllOrNothing) : read,

@@ -350,7 +350,7 @@ export interface ChangeGroup {
   traceparent?:
     | string
     | undefined;
-  /** One refusal refuses all: the others have the reason GROUP_REFUSED. */
+  /** One refusal refuses all: the others have the reason GROUP_REFUSED. Quantities and deltas together need a key. */
   allOrNothing: boolean;
   /** The account that the caller makes the changes for, and its API key, for the ledger; by default the caller itself. */
   account?: string | undefined;
