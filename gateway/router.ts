@@ -184,7 +184,7 @@ function openContext(
     deprecationHeaders: operation?.deprecation?.headers ?? [],
     token: "",
     principal: undefined,
-    waitsForOthers: false,
+    waitsForOthersFromMs: Number.POSITIVE_INFINITY,
     isHurried: false,
     onHurry: undefined,
     prefetched: undefined,

@@ -26,9 +26,9 @@ export async function readWholeBody(
 ): Promise<{ readonly body: Buffer; readonly completeMs: number }> {
   const context = contextOf(response);
   if (request.complete) return { body: await readBody(request, bodyTimeoutMs), completeMs: context.arrivedMs };
-  context.waitsForOthers = true;
+  context.waitsForOthersFromMs = performance.now();
   const body = await readBody(request, bodyTimeoutMs);
-  context.waitsForOthers = false;
+  context.waitsForOthersFromMs = Number.POSITIVE_INFINITY;
   const completeMs = performance.now();
   await admission.reverifyKeyAndBan(context);
   if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });

@@ -47,10 +47,10 @@ export interface RequestContext {
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
   /**
-   * True for a request that waits for its body, for a change, for the end of an outage or for an upstream: it counts as
-   * no load.
+   * From when on it counts as no load, by `performance.now()`: while it waits for its body, a change, the end of an
+   * outage or a slow upstream. `Infinity` for any other.
    */
-  waitsForOthers: boolean;
+  waitsForOthersFromMs: number;
   /** True once the client has sent a lot more, or has ended its side: a long poll is then answered at once. */
   isHurried: boolean;
   /** Called when `isHurried` becomes true. */
@@ -70,7 +70,8 @@ export function setContext(response: ServerResponse, context: RequestContext): v
 
 /** Whether a request waits, and for no work of this thread. False for one that has not reached the router. */
 export function waitsForOthers(response: ServerResponse): boolean {
-  return (response as WithContext)[contextKey]?.waitsForOthers ?? false;
+  const context = (response as WithContext)[contextKey];
+  return context !== undefined && context.waitsForOthersFromMs <= performance.now();
 }
 
 /** Makes a held request answer at once. Does nothing for a response that has not reached the router. */

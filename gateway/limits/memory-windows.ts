@@ -96,7 +96,7 @@ export class MemoryWindows implements Limiter {
         count.alone += 1;
       }
     }
-    return decisionOf(counts, windows, { nowMs, admitted, sharers });
+    return decisionOf(counts, windows, { nowMs, aheadMs: this.#aheadMs(nowMs), admitted, sharers });
   }
 
   /** The windows as this gateway knows them. @param sharers how many share what is left: 1 while Redis is there */
@@ -107,7 +107,7 @@ export class MemoryWindows implements Limiter {
     nowMs = this.nowMs(),
   ): Decision {
     const admitted = !this.isSpent(counts, windows, sharers, nowMs);
-    return decisionOf(counts, windows, { nowMs, admitted, sharers });
+    return decisionOf(counts, windows, { nowMs, aheadMs: this.#aheadMs(nowMs), admitted, sharers });
   }
 
   /** Whether one of these windows has nothing left. @param sharers how many share what is left */
@@ -166,15 +166,23 @@ export class MemoryWindows implements Limiter {
    * ahead is followed, as after a sleep. One that is set back is not: it would begin windows again.
    */
   nowMs(): number {
+    if (this.#redisStartMs !== undefined) return this.#redisStartMs + this.elapsedMs();
+    const ownMs = this.#options.now(); // read first: a pause between the two must not put the windows ahead
     const elapsedMs = this.elapsedMs();
-    if (this.#redisStartMs !== undefined) return this.#redisStartMs + elapsedMs;
-    this.#ownStartMs = Math.max(this.#ownStartMs, this.#options.now() - elapsedMs);
+    this.#ownStartMs = Math.max(this.#ownStartMs, ownMs - elapsedMs);
     return this.#ownStartMs + elapsedMs;
+  }
+
+  /** By how much the windows are ahead of this machine's clock, which was set back. */
+  #aheadMs(nowMs: number): number {
+    return this.#redisStartMs === undefined ? Math.round(nowMs - this.#options.now()) : 0;
   }
 }
 
 interface DecisionInput {
   readonly nowMs: number;
+  /** By how much the times that are told are earlier than those of the windows. */
+  readonly aheadMs?: number;
   readonly admitted: boolean;
   /** Gateways that share what is left. */
   readonly sharers: number;
@@ -184,7 +192,7 @@ interface DecisionInput {
 
 /** The decision about a request, with the windows of its account after it. */
 export function decisionOf(counts: AccountCounts, windows: readonly Window[], input: DecisionInput): Decision {
-  const { nowMs, admitted, sharers, following = 0 } = input;
+  const { nowMs, aheadMs = 0, admitted, sharers, following = 0 } = input;
   const states: WindowState[] = [];
   for (let w = 0; w < windows.length; w++) {
     const { name, lengthSeconds, limit } = windows[w]!;
@@ -197,8 +205,8 @@ export function decisionOf(counts: AccountCounts, windows: readonly Window[], in
       limit,
       used: count.others + count.own - following,
       remaining: Math.max(0, leftOf(count, limit, sharers) + following),
-      resetAtMs: (index + 1) * lengthsMs[w]! - counts.phaseMs,
+      resetAtMs: (index + 1) * lengthsMs[w]! - counts.phaseMs - aheadMs,
     });
   }
-  return { admitted, states, nowMs };
+  return { admitted, states, nowMs: nowMs - aheadMs };
 }

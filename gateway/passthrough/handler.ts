@@ -36,6 +36,9 @@ export interface PassThroughOptions {
  */
 export type PassThrough = (path: (parameters: Request["params"]) => string) => RequestHandler;
 
+/** An answer that takes longer waits for its upstream, and before that perhaps for this thread. */
+const slowMs = 1_000;
+
 /** What http-proxy-middleware gets for the client's request. */
 interface UpstreamCall extends IncomingMessage {
   readonly exchange: Exchange;
@@ -103,7 +106,7 @@ export function passThrough(options: PassThroughOptions): PassThrough {
       reverifyKeyAndBan,
       onClose,
     });
-    context.waitsForOthers = true;
+    context.waitsForOthersFromMs = performance.now() + slowMs;
     exchange.send();
   };
 }

@@ -113,6 +113,7 @@ describe("an overload", () => {
   test("requests that wait for their body or for an upstream are not among those that wait", async () => {
     const updates = Array.from({ length: 5 }, () => openUpdate(system));
     const calls = Array.from({ length: 5 }, () => get("/v1/store/orders"));
+    await delay(1_000); // from then on it is the upstream that they wait for
     expect(await get()).toMatchObject({ status: 200 });
     await begin();
     for (let i = 0; i < 20; i++) expect(await get()).toMatchObject({ status: 200 });

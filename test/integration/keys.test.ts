@@ -117,7 +117,7 @@ describeEachDatabase("keys", (url) => {
       await passTime(db, hour);
       expect(await find()).toMatchObject({ expiresAtMs: start + hour, endsInMs: about(hour) });
       await passTime(db, hour);
-      expect(await find()).toBeNull();
+      expect(await find()).toBeUndefined();
     });
 
     test("a look-up fails for an account with a broken plan instead of choosing limits for it", async () => {
@@ -267,7 +267,7 @@ describeEachDatabase("keys", (url) => {
       await passTime(db, 23 * hour);
       expect(await old.find()).toBeTruthy();
       await passTime(db, hour);
-      expect(await old.find()).toBeNull();
+      expect(await old.find()).toBeUndefined();
       expect(await store.findByHash(next.keyHash)).toBeTruthy();
     });
 
@@ -277,8 +277,8 @@ describeEachDatabase("keys", (url) => {
       const rotated = await admin.rotate(old.keyId, 24 * hour, next);
       expect(rotated).toMatchObject({ oldExpiresAtMs: start + hour, expiresAtMs: start + hour });
       await passTime(db, hour);
-      expect(await old.find()).toBeNull();
-      expect(await store.findByHash(next.keyHash)).toBeNull();
+      expect(await old.find()).toBeUndefined();
+      expect(await store.findByHash(next.keyHash)).toBeUndefined();
     });
 
     test("a rotation without grace ends the old key at once, and no expiry stays none", async () => {

@@ -94,7 +94,7 @@ export async function startGateway({ setByApp = {}, ...options }: Partial<PassTh
         deprecationHeaders: [],
         principal: { ...principal, accountId: String(req.headers["x-account"] ?? principal.accountId) },
         token: key,
-        waitsForOthers: false,
+        waitsForOthersFromMs: Number.POSITIVE_INFINITY,
         isHurried: false,
         onHurry: undefined,
         prefetched: undefined,

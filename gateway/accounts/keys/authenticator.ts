@@ -26,11 +26,8 @@ export const lookUpMaxAgeMs = 8_000;
 /** The age at which a key in use is looked up again in the background, so that no request waits for it. */
 const refreshAfterMs = 4_000;
 
-/**
- * How long a key that has ended is refused without a look-up. It never works again, but the clock of the database may
- * have been wrong.
- */
-const maxEndedAgeMs = 3_600_000;
+/** How long a revoked key is refused without a look-up. It never works again. */
+const maxRevokedAgeMs = 3_600_000;
 
 const maxKnown = 50_000;
 const maxRefused = 50_000;
@@ -160,7 +157,7 @@ export class Authenticator {
       return found;
     }
     this.#known.delete(id);
-    this.#refused.set(id, { checkedAt: askedAt, maxAgeMs: found === null ? maxEndedAgeMs : lookUpMaxAgeMs });
+    this.#refused.set(id, { checkedAt: askedAt, maxAgeMs: found === null ? maxRevokedAgeMs : lookUpMaxAgeMs });
     return undefined;
   }
 

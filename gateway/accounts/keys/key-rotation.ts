@@ -32,7 +32,7 @@ export type RotationRefusal = "ended" | "replaced";
 /**
  * Makes a new key with the account, scopes and end of the old one. Every other key of the family ends at once, so at
  * most two of them work. Of several rotations at once each sees what the one before has done. Ends go by the clock of
- * the database, which all gateways share.
+ * the database server, and not by those of gateways.
  *
  * @throws the error of the database; then it may have happened or not
  */

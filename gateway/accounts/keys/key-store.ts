@@ -16,7 +16,8 @@ export interface KeyStore {
    * predecessor must not replace it.
    *
    * @param keyHash from `hashKey`
-   * @returns null for a key that is revoked or expired, and so never works again; undefined for an unknown key
+   * @returns null for a revoked key, which never works again; undefined for one that is unknown or, by the clock of the
+   *   database, expired
    * @throws UnusablePlanError, or the error of the database
    */
   findByHash(keyHash: Buffer): Promise<FoundKey | null | undefined>;
@@ -74,7 +75,7 @@ export function createKeyStore(db: Knex): KeyStore {
       if (row.revoked_at !== null) return null;
       const expiresAtMs = toNumber(row.expires_at);
       const endsInMs = (expiresAtMs ?? Number.POSITIVE_INFINITY) - Number(row.now_ms);
-      if (endsInMs <= 0) return null;
+      if (endsInMs <= 0) return undefined;
       const isFirstUse = row.line !== null && row.last_used_at === null;
       // If it marks nothing, another gateway was first, or the key was replaced or revoked: look it up again.
       if (isFirstUse && !(await markUsed(row.id))) return await store.findByHash(keyHash);

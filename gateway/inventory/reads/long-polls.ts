@@ -122,7 +122,7 @@ export class LongPolls {
   #hold(request: IncomingMessage, response: ServerResponse, petId: bigint | undefined, waitMs: number): Promise<void> {
     const context = contextOf(response);
     forgetHead(request, context);
-    context.waitsForOthers = true;
+    context.waitsForOthersFromMs = performance.now();
     context.limitHeaders = []; // they are read again at its end
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const end = (error?: ApiError) => {
@@ -130,7 +130,7 @@ export class LongPolls {
       clearTimeout(timer);
       response.off("close", leave);
       context.onHurry = undefined;
-      context.waitsForOthers = false;
+      context.waitsForOthersFromMs = Number.POSITIVE_INFINITY;
       context.arrivedMs = performance.now();
       if (error) reject(error);
       else resolve();

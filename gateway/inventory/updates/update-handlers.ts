@@ -114,7 +114,7 @@ function callerOf(
     // changes are not sent until `mayRetry` has made sure that it is still there.
     isWanted: () => isHere() && (!hasWaited(response) || admission.isKeyKnownGood(context)),
     mayRetry: async () => {
-      context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread
+      context.waitsForOthersFromMs = performance.now(); // for the end of an outage, and for no work of this thread
       if (request.socket.readableEnded && !isSeen) {
         await untilLeaveIsKnown(response);
         isSeen = true;
