@@ -49,6 +49,15 @@ test("a step of this machine's clock begins no window again once Redis has told 
   expect(ask(4)).toBe(3);
 });
 
+test("the end of a window that is told stays the same while no clock is set", () => {
+  const memory = new MemoryWindows({ maxAccounts: 10, gatewayCount: 1, now: Date.now });
+  const windows = accountWindows({ perMinute: 3, perDay: 1_000 });
+  const ends = new Set<number>();
+  for (const endMs = performance.now() + 20; performance.now() < endMs; )
+    ends.add(memory.readLocal("acc_2", windows).states[1]!.resetAtMs);
+  expect(ends.size).toBe(1);
+});
+
 test("a request that the minute refuses charges nothing to the day", () => {
   const decisions = setUp().at(0, 0, 0, 1, 2, 3);
   expect(admitted(decisions)).toEqual([true, true, true, false, false, false]);

@@ -173,9 +173,9 @@ export class MemoryWindows implements Limiter {
     return this.#ownStartMs + elapsedMs;
   }
 
-  /** By how much the windows are ahead of this machine's clock, which was set back. */
+  /** By how many whole milliseconds the windows are ahead of this machine's clock: 0 unless it was set back. */
   #aheadMs(nowMs: number): number {
-    return this.#redisStartMs === undefined ? Math.round(nowMs - this.#options.now()) : 0;
+    return this.#redisStartMs === undefined ? Math.max(0, Math.floor(nowMs - this.#options.now())) : 0;
   }
 }
 
