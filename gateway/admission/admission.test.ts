@@ -46,7 +46,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
   const used: string[] = [];
   const reasons: string[] = [];
   const refused: { readonly familyId: string; readonly waitMs: number }[] = [];
-  const limiter = new MemoryWindows({ maxAccounts: 1_000, gatewayCount: 1, now, elapsedMs: () => 0 });
+  const limiter = new MemoryWindows({ maxAccounts: 1_000, gatewayCount: 1, now });
   const { admit, readmit } = createAdmission({
     authenticator: new Authenticator({ store: { findByHash }, peppers: [pepper], now }),
     onUse: ({ keyId }, use) => used.push(`${keyId} ${use}`),

@@ -44,8 +44,6 @@ export class MemoryWindows implements Limiter {
   #made = 0;
   /** The time of Redis when `elapsedMs` was 0; undefined while Redis has never answered. */
   #redisStartMs: number | undefined;
-  /** The time of this machine then: the latest that its clock has told. */
-  #ownStartMs = Number.NEGATIVE_INFINITY;
   /** Requests decided without Redis so far, also those that were refused. */
   decidedAlone = 0;
 
@@ -96,7 +94,7 @@ export class MemoryWindows implements Limiter {
         count.alone += 1;
       }
     }
-    return decisionOf(counts, windows, { nowMs, aheadMs: this.#aheadMs(nowMs), admitted, sharers });
+    return decisionOf(counts, windows, { nowMs, admitted, sharers });
   }
 
   /** The windows as this gateway knows them. @param sharers how many share what is left: 1 while Redis is there */
@@ -107,7 +105,7 @@ export class MemoryWindows implements Limiter {
     nowMs = this.nowMs(),
   ): Decision {
     const admitted = !this.isSpent(counts, windows, sharers, nowMs);
-    return decisionOf(counts, windows, { nowMs, aheadMs: this.#aheadMs(nowMs), admitted, sharers });
+    return decisionOf(counts, windows, { nowMs, admitted, sharers });
   }
 
   /** Whether one of these windows has nothing left. @param sharers how many share what is left */
@@ -161,28 +159,14 @@ export class MemoryWindows implements Limiter {
     return this.#options.elapsedMs();
   }
 
-  /**
-   * Unix milliseconds by the clock of Redis, or by this machine's while Redis has never answered. A clock that is set
-   * ahead is followed, as after a sleep. One that is set back is not: it would begin windows again.
-   */
+  /** Unix milliseconds by the clock of Redis, or by this machine's while Redis has never answered. */
   nowMs(): number {
-    if (this.#redisStartMs !== undefined) return this.#redisStartMs + this.elapsedMs();
-    const ownMs = this.#options.now(); // read first: a pause between the two must not put the windows ahead
-    const elapsedMs = this.elapsedMs();
-    this.#ownStartMs = Math.max(this.#ownStartMs, ownMs - elapsedMs);
-    return this.#ownStartMs + elapsedMs;
-  }
-
-  /** By how many whole milliseconds the windows are ahead of this machine's clock: 0 unless it was set back. */
-  #aheadMs(nowMs: number): number {
-    return this.#redisStartMs === undefined ? Math.max(0, Math.floor(nowMs - this.#options.now())) : 0;
+    return this.#redisStartMs === undefined ? this.#options.now() : this.#redisStartMs + this.elapsedMs();
   }
 }
 
 interface DecisionInput {
   readonly nowMs: number;
-  /** By how much the times that are told are earlier than those of the windows. */
-  readonly aheadMs?: number;
   readonly admitted: boolean;
   /** Gateways that share what is left. */
   readonly sharers: number;
@@ -192,7 +176,7 @@ interface DecisionInput {
 
 /** The decision about a request, with the windows of its account after it. */
 export function decisionOf(counts: AccountCounts, windows: readonly Window[], input: DecisionInput): Decision {
-  const { nowMs, aheadMs = 0, admitted, sharers, following = 0 } = input;
+  const { nowMs, admitted, sharers, following = 0 } = input;
   const states: WindowState[] = [];
   for (let w = 0; w < windows.length; w++) {
     const { name, lengthSeconds, limit } = windows[w]!;
@@ -205,8 +189,8 @@ export function decisionOf(counts: AccountCounts, windows: readonly Window[], in
       limit,
       used: count.others + count.own - following,
       remaining: Math.max(0, leftOf(count, limit, sharers) + following),
-      resetAtMs: (index + 1) * lengthsMs[w]! - counts.phaseMs - aheadMs,
+      resetAtMs: (index + 1) * lengthsMs[w]! - counts.phaseMs,
     });
   }
-  return { admitted, states, nowMs: nowMs - aheadMs };
+  return { admitted, states, nowMs };
 }

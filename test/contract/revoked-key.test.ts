@@ -83,7 +83,8 @@ test.each([
     if (signal === "SIGSTOP") await system.inventory.kill("SIGCONT");
     else await system.restartInventory();
     const answers = await Promise.all(requests);
-    expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 401, 503]);
+    // The call for a history is not repeated: where it went out on the connection that died, it has got 503.
+    expect(answers.map(({ status }) => status).join()).toMatch(/^401,401,401,401,(401|503),503$/);
     headers.authorization = `Bearer ${system.keys.enterprise}`;
     expect((await call("/v1/inventory")).text).toContain('"quantity":100');
   },

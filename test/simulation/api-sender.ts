@@ -171,13 +171,23 @@ export class ApiSender {
     await this.rotate();
     keys.push(this.#key);
     const endsSoon = random.chance(0.5);
-    await this.rotate(endsSoon ? random.pick([0, 2]) : undefined);
+    const graceSeconds = endsSoon ? random.pick([0, 2]) : undefined;
+    await this.rotate(graceSeconds);
     keys.push(this.#key);
-    await this.#pause(revocationMs);
-    for (const [i, { key }] of keys.entries()) {
+    const statusOf = async ({ key }: { readonly key: string }) => {
       const request = { method: "GET", path: "/v1/inventory/1", headers: { authorization: `Bearer ${key}` } } as const;
       const answer = await this.#client.send(this.#world.gateways[0]!.host.name, request);
-      const status = typeof answer === "string" ? answer : answer.status;
+      return typeof answer === "string" ? answer : answer.status;
+    };
+    if (graceSeconds === 2) {
+      await this.#pause(1_000);
+      await statusOf(keys[1]!); // the gateway knows it shortly before its end
+      await this.#pause(1_500);
+      if ((await statusOf(keys[1]!)) !== 401) this.#world.fail("a key outlived the grace of its rotation");
+    }
+    await this.#pause(revocationMs);
+    for (const [i, key] of keys.entries()) {
+      const status = await statusOf(key);
       if (status !== (i === 0 || (i === 1 && endsSoon) ? 401 : 200))
         this.#world.fail(`key ${i + 1} of two rotations got ${status}`);
     }

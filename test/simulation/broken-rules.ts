@@ -407,6 +407,13 @@ export const brokenRules: readonly PlantedFault[] = [
   },
   {
     promise: 5,
+    what: "a key that a gateway knows works on after its end",
+    file: "gateway/accounts/keys/authenticator.ts",
+    find: "  return Math.min(lookUpMaxAgeMs, found?.endsInMs ?? Number.POSITIVE_INFINITY);",
+    replace: "  return found ? lookUpMaxAgeMs : lookUpMaxAgeMs;",
+  },
+  {
+    promise: 5,
     what: "a key ends by the clock of the gateway that looks it up",
     file: "gateway/accounts/keys/key-store.ts",
     find: "Number.POSITIVE_INFINITY) - Number(row.now_ms);",

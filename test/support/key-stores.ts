@@ -20,6 +20,12 @@ export async function passTime(db: Knex, ms: number): Promise<void> {
   await db("api_keys").update({ expires_at: db.raw("expires_at - ?", [ms]) });
 }
 
+/** Does the same in the database of running gateways. */
+export async function passTimeAt(url: string, ms: number): Promise<void> {
+  const db = openDatabase(url);
+  await passTime(db, ms).finally(() => db.destroy());
+}
+
 /** Matches a time of the database within a minute of another one. */
 export const about = (ms: number) => expect.closeTo(ms, -5) as unknown as number;
 
