@@ -106,7 +106,8 @@ function valuesOf(options: OpenApiOptions): Values {
 /** A repeat of a rotation needs care, because only its answer shows the new key. */
 const rotationRepeat =
   "\n\n**Rotations.** When the answer of `POST /keys/rotate` was lost, repeat it with the old key: another new key " +
-  "takes the place of the lost one. The repeat gets 409 once the new key has been used, and 401 once the old key has ended.";
+  "takes the place of the lost one. The repeat gets 409 once the new key has been used, and 401 once the old key has " +
+  "ended.";
 
 function serverList(servers: OpenApiOptions["servers"]): OpenApiDocument["servers"] {
   if (servers.length === 0) return [{ url: "./v1", description: "Relative to this document" }];

@@ -111,7 +111,7 @@ function readDeltaOf(adjustment: WireCommon & Pick<WireChange, "delta">): Adjust
  * @throws RpcError INVALID_FIELD
  */
 export function readGroup(group: WireGroup, caller: Actor): ChangeGroup {
-  const { changes, deadlineMs, idempotencyKey: key, allOrNothing } = group;
+  const { changes, deadlineMs, idempotencyKey: key, allOrNothing: isAllOrNothing } = group;
   if (deadlineMs === 0) throw invalid("deadline_ms", "is required");
   checkCount("changes", changes);
   if (key !== undefined) {
@@ -119,14 +119,12 @@ export function readGroup(group: WireGroup, caller: Actor): ChangeGroup {
     readId("key", key.key);
     if (key.fingerprint !== "") readId("fingerprint", key.fingerprint);
   }
-  if (key !== undefined || allOrNothing) checkDifferent("changes", changes);
+  if (key !== undefined || isAllOrNothing) checkDifferent("changes", changes);
   const read = changes.map((change) => readChange(change, key !== undefined));
-  const happenOnce = read.filter(({ once }) => once !== undefined).length;
-  // A repeat would find its adjustments made, and could not say so of the others.
-  if (allOrNothing && happenOnce > 0 && happenOnce < read.length) {
+  // A repeat would find its adjustments made, and could not say so of the quantities.
+  if (isAllOrNothing && key === undefined && new Set(read.map(({ kind }) => kind)).size > 1) {
     throw invalid("idempotency_key", "is required for quantities and deltas that are all or nothing");
   }
-  const isAllOrNothing = allOrNothing;
   return {
     changes: key ? withIdempotencyKey(read, key, isAllOrNothing) : read,
     origin: readOrigin(group, caller),

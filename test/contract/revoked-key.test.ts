@@ -67,6 +67,7 @@ test.each([
     const since = encodeURIComponent((await call("/v1/inventory")).headers.etag as string);
 
     await system.inventory.kill(signal);
+    await call("/v1/rate_limit"); // so the gateway has noticed that a connection ended, and sends no call on it
     const requests = [
       call("/v1/inventory"),
       call("/v1/inventory/1"),
@@ -83,8 +84,7 @@ test.each([
     if (signal === "SIGSTOP") await system.inventory.kill("SIGCONT");
     else await system.restartInventory();
     const answers = await Promise.all(requests);
-    // The call for a history is not repeated: where it went out on the connection that died, it has got 503.
-    expect(answers.map(({ status }) => status).join()).toMatch(/^401,401,401,401,(401|503),503$/);
+    expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 401, 503]);
     headers.authorization = `Bearer ${system.keys.enterprise}`;
     expect((await call("/v1/inventory")).text).toContain('"quantity":100');
   },

@@ -142,7 +142,8 @@ describeEachDatabase("the keys of a family", (url) => {
   test("end with their grace by the clock of the database, and make no successor after that", async () => {
     const old = await issue();
     const unused = await mustRotate(old.keyId, 2_000);
-    expect(await store.findByHash(old.keyHash)).toMatchObject({ endsInMs: expect.closeTo(1_000, -3.4) });
+    const { endsInMs } = (await store.findByHash(old.keyHash))!;
+    expect(endsInMs).toBeLessThanOrEqual(2_000);
     await passTime(db, 2_000);
     const clock = import.meta.jest.spyOn(Date, "now").mockReturnValue(start - 30_000); // that of a gateway
     expect([await works(old), await rotate(old.keyId), await works(unused)]).toEqual([false, "ended", true]);

@@ -410,7 +410,7 @@ export const brokenRules: readonly PlantedFault[] = [
     what: "a key that a gateway knows works on after its end",
     file: "gateway/accounts/keys/authenticator.ts",
     find: "  return Math.min(lookUpMaxAgeMs, found?.endsInMs ?? Number.POSITIVE_INFINITY);",
-    replace: "  return found ? lookUpMaxAgeMs : lookUpMaxAgeMs;",
+    replace: "  return lookUpMaxAgeMs;",
   },
   {
     promise: 5,
