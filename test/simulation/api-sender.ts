@@ -236,8 +236,8 @@ export class ApiSender {
       const atOnce = random.chance(0.5) ? 1 : 2 + random.below(3);
       const answers = await Promise.all(Array.from({ length: atOnce }, () => this.#readLimited()));
       sent.push(...answers);
-      if (patience === "none") await this.#pause(random.between(1, 100));
-      else if (answers.every(({ status }) => status !== 429)) await this.#pause(random.between(1, 200));
+      const isRefused = answers.some(({ status }) => status === 429);
+      if (patience === "none" || !isRefused) await this.#pause(random.between(1, 350));
       else if (patience === "a second") await this.#pause(1_000);
       else await this.#pause(minuteEndMs(nowMs()) + 1 - nowMs());
     }

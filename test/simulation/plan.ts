@@ -96,9 +96,9 @@ export function planOf(seed: number): Plan {
   const random = new Random(seed);
   const isViolent = random.chance(0.5);
   const isRestart = !isViolent && random.chance(0.15);
-  const endMs = random.pick(isViolent ? [2_000, 4_000] : [4_000, 8_000, 16_000]);
+  const endMs = random.pick(isViolent ? [2_000, 4_000] : [4_000, 8_000, 12_000]);
   const callers = 2 + random.below(5);
-  const requests = random.pick([50, 100, 200]);
+  const requests = random.pick([40, 80, 160]);
   const latencyMs = random.pick([0.6, 0.6, 3, 15]);
   const count = isViolent ? 6 + random.below(12) : random.below(9);
   const faults = Array.from({ length: count }, () => {
@@ -155,7 +155,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       // Sometimes the clock of a gateway is set back at that time.
       const isBack = random.chance(0.3);
       const back = { ...of("set a clock", random.between(-300, 800), 0), which: 5 * random.below(6), other: 5 };
-      const times = { endMs: revocation.atMs + 12_700, pauseMs: 110 * callers, timeoutMs: 5_000 };
+      const times = { endMs: revocation.atMs + 12_700, pauseMs: 135 * callers, timeoutMs: 5_000 };
       if (random.chance(0.3)) {
         // Two gateways get no stream to the only service while a look-up of the key is good, and until it is dead.
         const away = [0, 1].map((which) => {
@@ -176,7 +176,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
     }
     case 2: {
       // Many questions under way while streams, connections or a service end, of which no caller may notice anything.
-      const dense = { callers: 5, endMs: 5_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2 };
+      const dense = { callers: 5, endMs: 4_000, pauseMs: 30, timeoutMs: 5_000, latencyMs: 15, services: 2 };
       const replacement = faultOf(random, "replace a service", random.between(300, 3_000), 0);
       return { ...dense, faults: isOther ? [replacement] : [] };
     }
@@ -184,7 +184,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       // Streams end while their service is frozen, or waits for its database, and many questions are under way on them.
       const kind = isOther ? "slow service to database" : "freeze a service";
       const at = (atMs: number) => faultOf(random, kind, atMs + random.between(0, 1_500), random.between(800, 2_500));
-      const dense = { callers: 5, pauseMs: 80, pets: 4, hotShare: 0.8, latencyMs: 15, timeoutMs: 5_000, services: 2 };
+      const dense = { callers: 5, pauseMs: 120, pets: 4, hotShare: 0.8, latencyMs: 15, timeoutMs: 5_000, services: 2 };
       return { ...dense, endMs: 10_000, faults: [at(5_500), at(7_500)] };
     }
     case 4: {
@@ -193,7 +193,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const kind = isOther ? "lock the head" : "slow gateway to service";
       const late = [1_000, 2_500].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
       const hurried = { timeoutMs: 300, latencyMs: 0.6, services: 2, hotShare: 0.8 };
-      const times = { endMs: 4_500, pauseMs: 26 * callers, maxConnectionAgeMs: 1_500 };
+      const times = { endMs: 4_500, pauseMs: 30 * callers, maxConnectionAgeMs: 1_500 };
       const slew = { ...faultOf(random, "slew the clocks", 300, 4_200), other: 0 };
       return { ...times, ...hurried, faults: [slew, ...late] };
     }
@@ -207,7 +207,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const away = [500, 4_500].map((atMs) => {
         return { ...faultOf(random, "fail over the database", atMs, random.between(2_500, 3_500)), other: 2 };
       });
-      const dense = { latencyMs: 0.6, hotShare: 0.8, pauseMs: 28 * callers };
+      const dense = { latencyMs: 0.6, hotShare: 0.8, pauseMs: 31 * callers };
       if (isOther) return { ...dense, endMs: 9_000, timeoutMs: 5_000, faults: away };
       return { ...dense, endMs: 4_000, timeoutMs: 1_000, faults: lost };
     }
@@ -228,7 +228,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const late = [1_000, 2_500, 4_000].map((atMs) => {
         return faultOf(random, kind, atMs + random.between(0, 500), random.between(400, 950));
       });
-      const dense = { services: 2, latencyMs: 0.6, pauseMs: 26 * callers, hotShare: 0.8, silenceMs: 1_000 };
+      const dense = { services: 2, latencyMs: 0.6, pauseMs: 30 * callers, hotShare: 0.8, silenceMs: 1_000 };
       const timeoutMs = isOther ? 2_000 : 300;
       return { ...dense, endMs: 5_500, timeoutMs, faults: [{ ...overlap, which: 3 }, ...late] };
     }
@@ -238,7 +238,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const lost = [500, 2_000, 3_500].map((atMs) => {
         return faultOf(random, random.pick(kinds), atMs + random.between(0, 500), random.between(100, 1_500));
       });
-      const dense = { services: 2, latencyMs: 0.6, pauseMs: 26 * callers, hotShare: 0.8, pets: 4 };
+      const dense = { services: 2, latencyMs: 0.6, pauseMs: 32 * callers, hotShare: 0.8, pets: 4 };
       return { ...dense, endMs: 5_500, timeoutMs: random.pick([300, 1_000, 5_000]), faults: lost };
     }
     case 9: {
@@ -254,7 +254,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
 
 /** In some plans a day of the account ends its requests in the first minute, or in the second one. */
 function limitsOf(random: Random): Pick<Plan, "limit" | "limitPerDay"> {
-  const limit = 10 + random.below(40);
+  const limit = 6 + random.below(24);
   return { limit, limitPerDay: random.chance(0.25) ? Math.ceil(limit * random.between(0.5, 1.5)) : 100_000_000 };
 }
 

@@ -253,6 +253,17 @@ export interface RunSettings {
   readonly onUncaught: (error: unknown, host: Host | undefined) => void;
 }
 
+/** The next event of a process that runs. What comes to a frozen one waits for its thaw. */
+function nextEvent(): Event {
+  for (;;) {
+    const event = queue.pop();
+    if (!event) throw new Error("the simulation waits for something that never happens");
+    if (event.host?.isDead || event.isCancelled()) continue;
+    if (!event.host?.isFrozen) return event;
+    event.host.defer(event);
+  }
+}
+
 /** Runs events until the work has ended, from an empty queue at time 0. Ends it where nothing is left to happen. */
 export async function simulate<T>(settings: RunSettings, work: () => Promise<T>): Promise<T> {
   queue.clear();
@@ -266,10 +277,7 @@ export async function simulate<T>(settings: RunSettings, work: () => Promise<T>)
   let isOver = false;
   let atOnce = 0;
   const runNext = () => {
-    const event = queue.pop();
-    if (!event) throw new Error("the simulation waits for something that never happens");
-    if (event.host?.isDead || event.isCancelled()) return;
-    if (event.host?.isFrozen) return event.host.defer(event);
+    const event = nextEvent();
     atOnce = event.atMs > clockMs ? 0 : atOnce + 1;
     if (atOnce > maxEventsAtOnce) throw new Error("endless loop: time stands still");
     clockMs = Math.max(clockMs, event.atMs);
