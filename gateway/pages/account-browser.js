@@ -164,8 +164,7 @@ function showLimits() {
   element("key-end").textContent = expiresAt ? dateTime.format(new Date(expiresAt)) : "never";
   const { ban } = limits;
   if (element("rotate")) {
-    element("rotate").hidden = !scopes.includes("keys:rotate") || !element("rotated").hidden;
-    element("rotate").disabled = Boolean(ban);
+    element("rotate").hidden = !scopes.includes("keys:rotate") || !element("rotated").hidden || Boolean(ban);
   }
   element("ban").hidden = !ban;
   const end = ban ? `The ban ends on ${dateTime.format(new Date(ban.until))}.` : "";

@@ -119,14 +119,6 @@ function renewKeys() {
   for (const field of all("[data-name=Idempotency-Key][required]")) field.value = `try-${Date.now()}`;
 }
 
-for (const summary of all(".try > summary")) {
-  summary.addEventListener("click", () => {
-    const { top } = summary.getBoundingClientRect();
-    // An open form no longer sticks to the top of the screen, and a closed one does again.
-    requestAnimationFrame(() => scrollBy(0, summary.getBoundingClientRect().top - top));
-  });
-}
-
 for (const form of all(".try form")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

@@ -71,12 +71,10 @@ export function enableSearch(headings) {
     const inHeading = ({ heading }) => words.filter((word) => heading.includes(word)).length;
     const hits = searched.filter(({ all }) => words.every((word) => all.includes(word)));
     const shown = words.length === 0 ? [] : hits.sort((a, b) => inHeading(b) - inHeading(a)).slice(0, 8);
-    const rows = shown.map(({ id, title, text }) => {
-      const at = Math.max(0, text.lastIndexOf(" ", text.toLowerCase().indexOf(words[0]) - 30));
-      const end = `${text} `.lastIndexOf(" ", at + 90);
+    const rows = shown.map(({ id, title, ...part }) => {
       const link = make("a", { href: `#${id}` });
       const excerpt = make("small", {});
-      excerpt.append(...marked(`… ${text.slice(at, end)} …`, words));
+      excerpt.append(...marked(reason(part, words), words));
       link.append(...marked(title, words), excerpt);
       const row = make("li", {});
       row.append(link);
@@ -87,6 +85,16 @@ export function enableSearch(headings) {
     element("found").replaceChildren(...rows);
     element("found").hidden = rows.length === 0;
   }
+}
+
+/** What shows why a part was found: its text around a word, or the words that only mean it. */
+function reason({ text, others }, words) {
+  const lower = text.toLowerCase();
+  const word = words.find((one) => lower.includes(one));
+  const meant = others.filter((other) => words.some((one) => other.toLowerCase().includes(one)));
+  if (word === undefined && meant.length > 0) return `Also found as: ${meant.join(" ")}`;
+  const at = word === undefined ? 0 : Math.max(0, text.lastIndexOf(" ", lower.indexOf(word) - 30));
+  return `… ${text.slice(at, `${text} `.lastIndexOf(" ", at + 90))} …`;
 }
 
 /** Splits a text into parts, in which every occurrence of one of the words is marked. */
@@ -104,13 +112,15 @@ function readPart(title) {
     .map((part) => part.textContent)
     .join(" ")
     .replace(/\s+/g, " ");
-  const phrase = title.querySelector(".status")?.title ?? "";
-  const heading = `${title.textContent} ${title.id} ${phrase} ${otherWords[title.id] ?? ""}`.toLowerCase();
+  const status = title.querySelector(".status");
+  const others = `${status?.textContent ?? ""} ${status?.title ?? ""} ${title.id} ${otherWords[title.id] ?? ""}`;
+  const heading = `${title.textContent} ${others}`.toLowerCase();
   return {
     id: title.id,
     title: title.firstChild.textContent.trim(),
     heading,
     all: `${heading} ${text.toLowerCase()}`,
     text,
+    others: others.split(/\s+/),
   };
 }

@@ -172,9 +172,13 @@ test.each([
   const { page } = await open("/docs/");
   await page.getByLabel("Search the documentation").fill(words);
   const shown = await page.evaluate(
-    "[...document.querySelectorAll('#found a')].map((link) => link.textContent.split('…')[0])",
+    "[...document.querySelectorAll('#found a')].map((link) => link.textContent.split(/…|Also found as/)[0])",
   );
   expect((shown as string[]).slice(0, titles.length).sort()).toEqual([...titles].sort());
+  for (const link of await page.locator("#found a").all()) {
+    const marked = (await link.locator("mark").allTextContents()).length > 0;
+    expect([await link.textContent(), marked]).toEqual([await link.textContent(), true]);
+  }
 });
 
 test.each([390, 560, 600, 640, 900, 1280])("what a search has found is on a screen of %i px", async (width) => {
@@ -297,16 +301,22 @@ test("a refused request leads to the section of its code, and a 304 is no fault"
   expect(new URL(page.url()).hash).toBe("#rate_limit_exceeded");
 });
 
-test("a form stays where it is clicked, when it opens and when it closes", async () => {
-  const { page } = await open("/docs/", { viewport: { width: 1280, height: 900 } });
-  const article = page.locator("article:has(#updateInventory)");
-  await article.locator(".answer").first().scrollIntoViewIfNeeded();
-  const summary = article.locator(".try > summary");
-  const { y } = (await summary.boundingBox())!;
-  for (const isOpen of [true, false]) {
-    await summary.click();
-    await page.evaluate("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))");
-    expect([isOpen, Math.abs((await summary.boundingBox())!.y - y) < 2]).toEqual([isOpen, true]);
+test("samples and an open form are on the screen, and no text moves when it opens or closes", async () => {
+  for (const height of [900, 720]) {
+    const { page } = await open("/docs/", { viewport: { width: 1280, height } });
+    const article = page.locator("article:has(#bulkUpdateInventory)");
+    const answer = article.locator(".answer").first();
+    await answer.scrollIntoViewIfNeeded();
+    const { y } = (await answer.boundingBox())!;
+    for (const isOpen of [true, false]) {
+      await article.locator(".try > summary").click();
+      expect(await article.locator(".try[open]").count()).toBe(isOpen ? 1 : 0);
+      for (const part of ["> .code", ".try > summary"]) {
+        const box = (await article.locator(part).boundingBox())!;
+        expect([part, Math.floor(box.y + box.height) <= height]).toEqual([part, true]);
+      }
+      expect((await answer.boundingBox())!.y).toBe(y);
+    }
   }
 });
 
