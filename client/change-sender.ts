@@ -77,7 +77,8 @@ export class ChangeSender {
       );
       if (isKnown) this.#outage.succeeded();
       const isServiceAway = known.unsettledErrors().some(({ code }) => code === "UNAVAILABLE");
-      retryUntilMs = isServiceAway && !known.isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
+      retryUntilMs = latestMs;
+      if (isServiceAway && !known.isOnce) retryUntilMs = Math.min(latestMs, this.#outage.failed());
       return known.isSettled || this.#sessions.isClosed;
     };
     await untilSettled(attempt, () => retryUntilMs).catch((error: unknown) => {

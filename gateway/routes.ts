@@ -10,8 +10,8 @@ import { readPetId } from "./inventory/input.ts";
 import { getInventoryHistory, type HistoryOptions } from "./inventory/reads/history-handler.ts";
 import {
   getInventoryItem,
-  listDifference,
   listInventory,
+  listInventoryChanges,
   type ReadInventoryOptions,
 } from "./inventory/reads/read-handlers.ts";
 import type { StockClient } from "./inventory/stock-client.ts";
@@ -88,7 +88,7 @@ export function routeTable(deps: OperationDeps): RouteTable {
       query: ["since"],
       scope: "inventory:read",
       prefetch: readList,
-      handler: listDifference(deps),
+      handler: listInventoryChanges(deps),
     },
     "POST /v1/inventory/updates": {
       name: "bulkUpdateInventory",

@@ -47,8 +47,8 @@ export interface RequestContext {
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
   /**
-   * From when on it counts as no load, by `performance.now()`: while it waits for its body, a change, the end of an
-   * outage or a slow upstream. `Infinity` for any other.
+   * The time from which the request is not counted as load, by `performance.now()`, because it waits for its body, a
+   * change, the end of an outage or a slow upstream. `Infinity` for any other.
    */
   waitsForOthersFromMs: number;
   /** True once the client has sent a lot more, or has ended its side: a long poll is then answered at once. */

@@ -9,7 +9,7 @@ import { type RequestContext, setContext } from "../../http/request-context.ts";
 import { PinnedBodies } from "../list/pinned-bodies.ts";
 import { type Body, Snapshot } from "../list/snapshot.ts";
 import { LongPolls } from "./long-polls.ts";
-import { getInventoryItem, listDifference, listInventory } from "./read-handlers.ts";
+import { getInventoryItem, listInventory, listInventoryChanges } from "./read-handlers.ts";
 
 const stack = suiteStack();
 
@@ -101,7 +101,7 @@ test("a reader of changes has left once its connection has closed", async () => 
   const admission = { isKeyKnownGood: () => true, reverifyKeyAndBan: async () => {}, readmit: async () => {} };
   const longPolls = new LongPolls({ list, max: 1, admission });
   const pinnedBodies = new PinnedBodies(0);
-  const handler = listDifference({ list, admission, longPolls, pinnedBodies, allowanceMs: 10_000 });
+  const handler = listInventoryChanges({ list, admission, longPolls, pinnedBodies, allowanceMs: 10_000 });
   const request = Object.assign(new IncomingMessage(new Socket()), { url: "/?since=12345678-1" });
   const response = new ServerResponse(request);
   setContext(response, { arrivedMs: performance.now(), principal: { accountId: "acme" } } as RequestContext);
@@ -114,7 +114,7 @@ test("a reader of changes has left once its connection has closed", async () => 
 
 test.each([
   ["an entry", getInventoryItem, "/1"],
-  ["changes", listDifference, "/?since=12345678-1"],
+  ["changes", listInventoryChanges, "/?since=12345678-1"],
 ] as const)(
   "a wait for %s that fails before it begins is 401 for a key revoked meanwhile",
   async (_what, handle, url) => {

@@ -115,7 +115,7 @@ function isUnmodified(ifNoneMatch: string | undefined, entry: RenderedEntry | un
 }
 
 /** GET /inventory/changes: the difference between the list of an ETag and the present one. */
-export function listDifference(options: ReadInventoryOptions): RequestHandler {
+export function listInventoryChanges(options: ReadInventoryOptions): RequestHandler {
   const { list, admission, pinnedBodies, longPolls, allowanceMs } = options;
   return async (request, response) => {
     const since = readSince(queryOf(request));

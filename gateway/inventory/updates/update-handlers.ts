@@ -106,8 +106,8 @@ function callerOf(
   completeMs: number,
 ): UpdateCaller {
   const context = contextOf(response);
-  let isSeen = false;
-  const isHere = () => !response.destroyed && (isSeen || !request.socket.readableEnded);
+  let isConfirmedHere = false;
+  const isHere = () => !response.destroyed && (isConfirmedHere || !request.socket.readableEnded);
   return {
     completeMs,
     // A client that has ended its side may have left; after a freeze of this process nothing else shows that. So its
@@ -115,9 +115,9 @@ function callerOf(
     isWanted: () => isHere() && (!hasWaited(response) || admission.isKeyKnownGood(context)),
     mayRetry: async () => {
       context.waitsForOthersFromMs = performance.now(); // for the end of an outage, and for no work of this thread
-      if (request.socket.readableEnded && !isSeen) {
+      if (request.socket.readableEnded && !isConfirmedHere) {
         await untilLeaveIsKnown(response);
-        isSeen = true;
+        isConfirmedHere = true;
       }
       if (response.destroyed) throw new ApiError("service_unavailable");
       const { limitHeaders } = context;
