@@ -97,7 +97,8 @@ class ClientCall extends Readable {
       this.emit("metadata", new Metadata());
     } else if (frame.kind === "message") {
       const message = this.#definition.responseDeserialize(frame.bytes);
-      if ((message as { more?: boolean } | undefined)?.more) currentHost()!.longAnswerMs = nowMs();
+      const isPart = this.method === "listInventory" || (message as { more?: boolean } | undefined)?.more;
+      if (isPart) currentHost()!.longAnswerMs = nowMs();
       this.push(message);
     } else if (frame.kind === "status") this.finish(frame.status);
     else if (frame.kind === "refused") this.refuse();

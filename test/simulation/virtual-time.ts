@@ -356,10 +356,13 @@ class VirtualTimer {
   }
 }
 
-/** libuv counts in whole milliseconds, so a timer may end a little early. */
+/**
+ * libuv counts in whole milliseconds, so a timer may end a little early. A clock that is not quite at a whole one by an
+ * error of rounding is there: else a timer of a millisecond would end at once, again and again.
+ */
 function endOf(host: Host | undefined, delayMs: number | undefined): number {
   const wholeMs = Math.trunc(Number(delayMs));
-  const endMs = Math.floor(elapsedMs(host)) + (wholeMs >= 1 && wholeMs <= 2 ** 31 - 1 ? wholeMs : 1);
+  const endMs = Math.floor(elapsedMs(host) + 1e-6) + (wholeMs >= 1 && wholeMs <= 2 ** 31 - 1 ? wholeMs : 1);
   return host ? host.timeOf(endMs) : endMs;
 }
 
