@@ -64,7 +64,7 @@ export interface ChangeRequest {
   /** 1 to 100. With a key, or when they are all or nothing, each names a different entry. */
   readonly changes: readonly QuantityChange[];
   readonly idempotencyKey?: IdempotencyKey | undefined;
-  /** Whether one refusal refuses all; quantities and deltas together then need a key. By default each stands alone. */
+  /** Whether one refusal refuses all. Where quantities and deltas are together, that needs a key. */
   readonly isAllOrNothing?: boolean;
   /** For the ledger: the account that the changes are for, and its key's id; by default the caller of the service. */
   readonly actor?: { readonly account: string; readonly keyId: string } | undefined;

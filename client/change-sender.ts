@@ -127,7 +127,7 @@ class KnownOutcomes {
    *
    * @param untilMs the end of the attempt, by `performance.now()`
    * @param send gives the outcomes of the changes that it gets
-   * @returns whether a service works: it was not full, and said what became of each change
+   * @returns whether a service works: no queue was full, and each change has a known outcome
    * @throws what `send` throws
    */
   async attempt(
@@ -170,7 +170,7 @@ class KnownOutcomes {
  *
  * @param found the outcomes of the attempt
  * @param earlier those of the attempts before it; undefined where there was none
- * @param earlierMayHappen whether one of those could still happen when this one was sent
+ * @param earlierMayHappen whether an earlier attempt could still happen when this one was sent
  */
 export function settledBy(
   request: ChangeRequest,

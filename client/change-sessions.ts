@@ -47,7 +47,7 @@ export class ChangeSessions {
   readonly #idle: ChangeSession[] = [];
   /** Messages and openings that are under way, and not late. */
   #underWay = 0;
-  /** The opening whose session takes what waits, unless it is late. */
+  /** The opening under way, until it is late: its session takes what waits. */
   #opening: object | undefined;
   readonly #inFlight = new Shares(maxInFlight);
   #isClosed = false;
@@ -72,8 +72,8 @@ export class ChangeSessions {
    *
    * When the answer is lost, a request that happens once ends immediately: `ChangeSender` repeats it and waits for the
    * deadline. Any other request that may have happened ends with an error at its deadline. After the deadline the
-   * service does not start the change, but one that it has started may still commit. That one holds the lock on the
-   * head, and a later change waits for the lock. So the earlier change never undoes a later one of its caller.
+   * service does not start the change, but one that it has started may still commit. That one holds the lock of the
+   * stock's writers, and a later change waits for the lock. So the earlier one never undoes a later one of its caller.
    *
    * @param endMs the end of the caller's wait, by `performance.now()`
    * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the
@@ -159,7 +159,7 @@ export class ChangeSessions {
     });
   }
 
-  /** Counts work until its end, or until it is late: then `onLeft` is called. At its end, its session is idle again. */
+  /** Counts work until it ends or is late, then calls `onLeft`. The session of work that has ended is idle again. */
   #follow(work: Promise<ChangeSession | undefined>, onLeft = () => {}): void {
     this.#underWay += 1;
     let isUnderWay = true;

@@ -148,7 +148,7 @@ export function createInventoryClient(options: InventoryClientOptions): Inventor
         return { ...checkAdjustment(adjustment, `adjustments[${i}].`), expectedRevisions };
       });
       const changes = checkDifferent("adjustments", all);
-      // "undefined" would be one id for all batches
+      // Checked, because a missing id would be sent as "undefined": one id for all batches.
       const idempotencyKey = { key: checkText("requestId", requestId) };
       const changed = await applyAll({ changes, idempotencyKey, isAllOrNothing: true }, begin(options));
       const items = changed.map(({ replayed: _, ...item }) => item);

@@ -2,7 +2,7 @@
 import type { Socket } from "node:net";
 import { Http2SubchannelConnector } from "@grpc/grpc-js/build/src/transport.js";
 
-/** Silence after which the kernel asks the other end, each second and ten times, whether it is still there. */
+/** Silence after which the kernel asks the other end, once a second and up to ten times, whether it is still there. */
 const keepAliveMs = 10_000;
 
 /** What this file uses of grpc-js's own classes, which declare it private. */

@@ -8,9 +8,9 @@ import { connectionFault } from "./connection-fault.ts";
 export type StatusName = keyof typeof status;
 
 /**
- * What a reason tells of the change that failed. `decided`: the service refused it, so it has not happened. If it
- * happens once, the service first looked for an earlier attempt and found none. `undone`: it has not happened, and
- * nothing is known of an earlier attempt.
+ * What a reason tells of the change that failed. `decided`: the service refused it, so it has not happened. Of a change
+ * with a key or a request id, the service first looked for an earlier attempt and found none. `undone`: it has not
+ * happened, and nothing is known of an earlier attempt.
  */
 const tellings: Readonly<Record<ErrorReason | "NOT_SENT", "decided" | "undone" | "unknown">> = {
   INVALID_FIELD: "undone",

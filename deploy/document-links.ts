@@ -9,7 +9,7 @@ const root = join(import.meta.dirname, "..");
 
 /** A link to a file or a heading. Links to other sites and in blocks of code do not count. */
 const link = /\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)/g;
-/** A document that a source, a rule of an alert or a unit names by its path from the root. */
+/** The path of a document, from the root, in another file: a source, the rule of an alert or a systemd unit. */
 const namedDocument = /\b(docs\/[\w/-]+\.md)(?:#([\w-]+))?/g;
 
 /** @returns a line for each link that leads to no file or to no heading of it */

@@ -60,8 +60,8 @@ export interface Gateway {
    */
   untilReady(): Promise<void>;
   /**
-   * Returns what can lose changes of keys or show old keys: settings and tables of their database, each with what mends
-   * it.
+   * Returns the risks: settings and tables of the keys' database by which changes of keys can be lost, or old keys be
+   * read, each with what mends it.
    *
    * @throws OperatorError when its URL leads to several servers that take writes; this gateway is then not ready
    */
@@ -72,8 +72,8 @@ export interface Gateway {
    */
   endWaits(): void;
   /**
-   * Writes the use that is only in memory. A stop calls it early: a client that does not take its answer can make the
-   * stop end by force before it gets to `close`. Never rejects.
+   * Writes the counts of use that are only in memory. A stop calls it early: a client that does not take its answer can
+   * make the stop end by force before it gets to `close`. Never rejects.
    */
   saveUse(): Promise<void>;
   close(): Promise<void>;

@@ -35,7 +35,7 @@ const maxStreams = 1_024;
 
 export interface RpcServerOptions {
   readonly handlers: InventoryServiceServer;
-  /** Decide which callers may connect and which calls each may make. */
+  /** TLS and the roles of callers: they decide who may connect, and which calls each may make. */
   readonly credentials: ServerCredentials;
   readonly maxConnectionAgeMs: number;
   /** Time for a connection that has reached its age to finish its calls. */

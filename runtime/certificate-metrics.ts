@@ -5,7 +5,7 @@ import type { OnCertificate } from "./certificate-files.ts";
 /**
  * Adds gauges of the validity of a certificate, for a process with TLS.
  *
- * @returns what sets them, for each certificate that is loaded
+ * @returns a function that sets them, for each certificate that is loaded
  */
 export function certificateGauges(registry: Registry): OnCertificate {
   const gauge = (name: string, help: string) =>

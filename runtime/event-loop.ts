@@ -1,4 +1,4 @@
-/** What has to know how Node's event loop runs: a wait for an answer, and work that pauses for others. */
+/** Helpers that depend on how Node's event loop runs: a wait for an answer, and work that pauses for others. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 
 /**

@@ -15,7 +15,8 @@ sql() {
   docker compose exec -T mysql sh -c 'MYSQL_PWD=$MYSQL_ROOT_PASSWORD exec mysql --user=root "$@"' mysql "$@"
 }
 docker compose stop gateway inventory-svc
-# A restore that fails leaves the file to the next one, which finds the keys as in the backup, or no table of them.
+# The file `ended` has the keys that have ended. A restore that fails leaves it to the next one, whose database may be
+# as old as the backup, or empty.
 if sql -Ne "SELECT id, 'revoked' FROM petstore_keys.api_keys WHERE revoked_at > 0
   UNION SELECT id, 'rotated' FROM petstore_keys.api_keys WHERE replaced_by IS NOT NULL" < /dev/null > ended.new; then
   cat ended.new >> ended

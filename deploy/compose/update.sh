@@ -42,5 +42,6 @@ for tier in inventory-svc gateway; do
     sleep 10
   done
 done
-# Its rules may have changed. Docker starts no container again that `docker kill` has sent a signal.
+# The rules of Prometheus may have changed. Its own shell sends the signal: a container that `docker kill` has sent one
+# is not restarted any more.
 docker compose exec -T prometheus sh -c 'kill -HUP 1'

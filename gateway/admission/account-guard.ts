@@ -21,7 +21,7 @@ export const ownAccountLimit: GuardLimit = {
   keyPrefix: "petstore:own-account",
 };
 
-/** Attempts to rotate the keys of a family: each that succeeds adds a row to the database for good. */
+/** The limit on rotations of the keys of a family: each that succeeds adds a row to the database for good. */
 export const rotationLimit: GuardLimit = {
   points: 100,
   duration: 86_400,

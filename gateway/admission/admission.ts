@@ -83,7 +83,7 @@ export interface Admission {
   readonly reverifyKeyAndBan: (context: RequestContext) => Promise<void>;
   /** The same for an operation that also serves banned keys. @throws ApiError invalid_api_key, service_unavailable */
   readonly reverifyKey: (context: RequestContext) => Promise<void>;
-  /** `reverifyKeyAndBan` when a held request goes on; it also renews the `limitHeaders`, without a charge. */
+  /** Does `reverifyKeyAndBan` for a held request that goes on, and renews its `limitHeaders` without a charge. */
   readonly readmit: (context: RequestContext) => Promise<void>;
   /**
    * Admits a request for the documentation, which needs no key. It is counted by its address, in a limit of its own.
@@ -91,7 +91,7 @@ export interface Admission {
    * @throws ApiError rate_limit_exceeded
    */
   readonly admitDocs: (request: IncomingMessage, context: RequestContext) => Promise<void>;
-  /** Sets the limit headers of the address, for what needs no key, or fails before it is known whose key it is. */
+  /** Sets the limit headers of the address: for a request that needs no key, or fails before its caller is known. */
   readonly setAddressHeaders: (context: RequestContext) => void;
   /** The limit headers of an address, without a charge. */
   readonly limitHeadersOf: (address: string) => HeaderList;

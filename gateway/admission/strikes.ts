@@ -80,7 +80,7 @@ export class Strikes {
     }
     addStrike(entry, nowMs);
     if (entry.total >= maxStrikes) void this.#handle(familyId);
-    // Each gateway gives a first 429, so those of many gateways would bring a ban for one burst.
+    // A first 429 is not shared: each gateway gives one, so one burst over many gateways would bring a ban.
     if (share && !isFirst) {
       this.#unshared.set(familyId, (this.#unshared.get(familyId) ?? 0) + 1);
       this.#timer ??= setTimeout(() => void this.#share(share), strikeSlotMs);

@@ -47,7 +47,7 @@ export const errorTable = {
 export type ErrorCode = keyof typeof errorTable;
 
 export interface ApiErrorOptions {
-  /** A more exact text than the table's, for example with a field and its bound. It is public: no part of a cause. */
+  /** A more exact text than the table's, such as one with a field and its bound. It is public, and names no cause. */
   readonly message?: string;
   /**
    * A more exact status than the table's: 410 `not_found` after a sunset, 408 `timeout` for a request that does not

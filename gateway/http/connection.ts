@@ -50,14 +50,14 @@ export class Connection {
   readonly #owner: string;
   readonly #onInvalid: (fault: BodyFault) => void;
   #bodyLineEnds = 0;
-  /** What of the arriving bytes is parsed. It only goes down, from all of them to none. */
+  /** Which of the arriving bytes go to the parser. It only narrows, from all of them to none. */
   #parsed: "requests" | "open body" | "nothing" = "requests";
   /** Set when no more bytes come after those that wait: the client has ended, or bytes were dropped. */
   #end: "of client" | "of room" | undefined;
 
   /**
    * @param room the bytes that may wait on all connections together; those of unfinished long heads count, too
-   * @param owner whose share of them this connection uses
+   * @param owner the name whose share of `room` this connection takes
    * @param onInvalid has to end the connection
    */
   constructor(socket: Socket, room: Shares, owner: string, onInvalid: (fault: BodyFault) => void) {

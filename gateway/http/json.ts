@@ -5,7 +5,7 @@ import type { HeaderList } from "./request-context.ts";
 
 export const jsonType = "application/json";
 
-/** The media types that a method takes, and the header that names them where a request has another one. */
+/** The media types that a method takes, and the header that lists them in the answer to a body of another type. */
 export interface BodyTypes {
   readonly types: readonly string[];
   readonly header: "Accept-Patch" | "Accept-Post";

@@ -32,8 +32,8 @@ export class Overload {
   /** Responses that are not over. */
   #open = 0;
   /**
-   * Open responses that wait for others, as `countForOthers` finds them, and not for this thread; counted once per turn
-   * of the event loop.
+   * The number of open responses that do not wait for this thread, by `countForOthers`; counted once per turn of the
+   * event loop.
    */
   #forOthers: number | undefined;
   readonly #leave = () => {
@@ -53,8 +53,8 @@ export class Overload {
    * Takes a request in, until its response closes. Responses are counted and not collected in a Set, which would cost
    * more (docs/performance.md).
    *
-   * @param countForOthers counts the open responses that do not wait for this thread: those of clients that read
-   *   slowly, and those of `waitsForOthers`
+   * @param countForOthers counts the open responses that do not wait for this thread: those that have begun, and those
+   *   of `waitsForOthers`
    * @returns false for a request that has to be refused
    */
   enter(response: ServerResponse, countForOthers: () => number): boolean {

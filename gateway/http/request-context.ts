@@ -68,7 +68,7 @@ export function setContext(response: ServerResponse, context: RequestContext): v
   (response as WithContext)[contextKey] = context;
 }
 
-/** Whether a request waits, and for no work of this thread. False for one that has not reached the router. */
+/** Whether a request waits for something other than this thread. False for one that has not reached the router. */
 export function waitsForOthers(response: ServerResponse): boolean {
   const context = (response as WithContext)[contextKey];
   return context !== undefined && context.waitsForOthersFromMs <= performance.now();
@@ -150,7 +150,7 @@ function writeHeadBefore(theirs: WriteHead): WriteHead {
     const head = headOf(this, reasonOrHeaders, headers);
     for (let i = 0; i < head.length; i += 2) this.removeHeader(String(head[i]));
     for (let i = 0; i < head.length; i += 2) this.appendHeader(String(head[i]), String(head[i + 1]));
-    // `no-transform` keeps `compression`, which is such middleware, away from the bytes: the ETags are of these.
+    // `no-transform` keeps `compression`, which is such middleware, from changing the bytes that the ETags stand for.
     this.setHeader("Cache-Control", [this.getHeader("Cache-Control") ?? [], "no-transform"].flat().join(", "));
     return theirs.call(this, status);
   };

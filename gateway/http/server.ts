@@ -85,7 +85,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
       headersTimeout: Math.min(options.requestTimeoutMs, 10_000),
       connectionsCheckingInterval: 1_000, // Node checks the two time-outs above only this often
       maxHeaderSize: 16 * 1024,
-      // Whatever flags the process has: a lenient parser ends a request without an empty line.
+      // Set here so that no flag of the process turns it on: a lenient parser ends a request without an empty line.
       insecureHTTPParser: false,
       requireHostHeader: false, // Node would answer without a body
       optimizeEmptyRequests: true, // a request without a body needs no stream for one, which is costly
@@ -159,7 +159,7 @@ function refuseRequest(
 
 async function close(server: Server, connections: Connections): Promise<void> {
   connections.endAll();
-  await nextTurn(); // takes a connection or a request that the kernel has already
+  await nextTurn(); // lets Node take a connection or a request that the kernel already has
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   // Node checks no time-outs after `close`. So a connection without a response gets only this long for a request.
   const timer = setTimeout(() => connections.destroyIdle({ withParts: true }), lingerMs);

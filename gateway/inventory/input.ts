@@ -52,8 +52,8 @@ export function readPrecondition({
 /**
  * Reads what an update expects: the entry is at a revision that one of these tags names.
  *
- * A tag that names no revision, such as a weak one, matches no entry. It is no 400, because 404 comes first
- * (RFC 9110 section 13.2.1).
+ * A tag that names no revision, such as a weak one, matches no entry. It is not refused with 400, because 404 comes
+ * first (RFC 9110 section 13.2.1).
  *
  * @param name of the text in messages
  * @returns undefined for `*`: any revision will do

@@ -11,11 +11,11 @@ import type { StockSource } from "./list/load-list.ts";
 import { fromAdjustmentError, fromServiceError } from "./public-errors.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
-  /** How long updates without an Idempotency-Key may take, and each part of a list or of the changes of a check. */
+  /** The longest time for an update without an Idempotency-Key, and for each part of a list or of a check's answer. */
   readonly callTimeoutMs: number;
   /** How long updates with an Idempotency-Key are repeated. */
   readonly keyedTimeoutMs: number;
-  /** Gets every check, which is the question what has changed since a position, at its end. */
+  /** Called at the end of every check, which is the question what has changed since a position. */
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
 }
 

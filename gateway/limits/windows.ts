@@ -85,8 +85,8 @@ function bindsMore(a: WindowState, b: WindowState): boolean {
 }
 
 /**
- * Keeps responses one byte per character. V8 interns each header name once; if V8 first meets a name inside the OpenAPI
- * document, which has wider characters, that name and every response use two bytes (docs/performance.md).
+ * The names of the limit headers. V8 has to meet them here first: it keeps each name once, and those inside the OpenAPI
+ * document have two bytes a character, which every response would then have, too (docs/performance.md).
  */
 const names = {
   limit: "X-RateLimit-Limit",

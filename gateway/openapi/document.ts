@@ -74,7 +74,7 @@ export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** What stands in `openapi.yaml` as `{{name}}`. */
+/** The values that replace each `{{name}}` in `openapi.yaml`. */
 function valuesOf(options: OpenApiOptions): Values {
   const { servers, plans, banRules, addressGuardPerMinute, keyedUpdatesPerDay, hasKeyRotation } = options;
   const [firstBan, ...furtherBans] = banRules.ladderMinutes.map((minutes) => count(minutes, "minute"));
@@ -150,9 +150,7 @@ function unwrap(markdown: string): string {
   return parts.map((part, i) => (i % 2 === 0 ? part.replace(/([^\n|])\n(?=[^\n|-])/g, "$1 ") : part)).join("");
 }
 
-/**
- * Adds to each operation that is going to end what is announced: in its description, and as headers of its responses.
- */
+/** Writes what is announced of each operation that is going to end: in its description, and as headers of responses. */
 function markDeprecated(document: OpenApiDocument, deprecations: DeprecationNotices): void {
   const { components } = document;
   const retired = components.responses.Retired!;

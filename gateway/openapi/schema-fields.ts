@@ -50,7 +50,7 @@ export function fieldsOf(document: ShownDocument, node: unknown, prefix = ""): F
   });
 }
 
-/** What stands before the members of a body that is an array: they are those of each entry. Empty for another body. */
+/** The words before the members of an array's entries, for a body that is an array; empty for any other body. */
 export function arrayWords(document: ShownDocument, node: unknown): string {
   const { items, minItems = 0, maxItems } = (resolve(document, node) ?? {}) as Schema;
   if (items === undefined) return "";

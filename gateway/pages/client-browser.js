@@ -187,7 +187,7 @@ class Windows {
     /** The count when `#known` was told: the answers of later requests are newer. */
     #toldAt = 0;
     /**
-     * The count at the latest request that ended without telling what is left. Until a newer answer, what is left is
+     * The count when a request last ended without telling what is left. Until a later request is answered, that is
      * unknown.
      */
     #lostAt = 0;

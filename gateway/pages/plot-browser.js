@@ -10,7 +10,7 @@ const hourSeconds = 3_600;
 const plotHeight = 240;
 /** The height between what was served and what was refused, in pixels: their colours are alike to some eyes. */
 const gapHeight = 2;
-/** The least width for a step, in pixels, of which its bar has four fifths: a thumb has to find it. */
+/** The least width of a step, in pixels, so that a thumb finds it. Its bar has four fifths of that. */
 const leastWidth = 5;
 const [axisWidth, padding] = [60, 20];
 

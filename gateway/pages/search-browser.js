@@ -87,7 +87,7 @@ export function enableSearch(headings) {
   }
 }
 
-/** What shows why a part was found: its text around a word, or the words that only mean it. */
+/** The excerpt below a result: its text around a word that was found, or the other words by which it was found. */
 function reason({ text, others }, words) {
   const lower = text.toLowerCase();
   const word = words.find((one) => lower.includes(one));

@@ -22,7 +22,7 @@ export const addressOf = (path) => new URL(`../v1${path}`, document.baseURI);
 
 export const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
 
-/** What a visitor hears who does not see the text of a button change. */
+/** An element that screen readers read aloud when the text of a button has changed. */
 const said = make("div", { role: "status", className: "unseen" });
 document.body.append(said);
 

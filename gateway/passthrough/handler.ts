@@ -36,7 +36,7 @@ export interface PassThroughOptions {
  */
 export type PassThrough = (path: (parameters: Request["params"]) => string) => RequestHandler;
 
-/** An answer that takes longer waits for its upstream, and before that perhaps for this thread. */
+/** Time after which a request counts as waiting for its upstream. Until then it may be waiting for this thread. */
 const slowMs = 1_000;
 
 /** What http-proxy-middleware gets for the client's request. */

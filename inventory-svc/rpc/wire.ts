@@ -121,7 +121,7 @@ export function readGroup(group: WireGroup, caller: Actor): ChangeGroup {
   }
   if (key !== undefined || isAllOrNothing) checkDifferent("changes", changes);
   const read = changes.map((change) => readChange(change, key !== undefined));
-  // A repeat would find its adjustments made, and could not say so of the quantities.
+  // Without a key a repeat finds its adjustments, by their request ids, but not its quantities.
   if (isAllOrNothing && key === undefined && new Set(read.map(({ kind }) => kind)).size > 1) {
     throw invalid("idempotency_key", "is required for quantities and deltas that are all or nothing");
   }

@@ -52,7 +52,7 @@ const ledger = (db: Knex) => (table: Knex.CreateTableBuilder) => {
   table.index(["pet_id", "id"], petIndex); // a page of an entry's history is a range of this index
 };
 
-/** What two tables of changes that happen once have in common. */
+/** The columns that two tables of changes that happen once have in common. */
 const sameColumns = {
   request_id: "request_id",
   pet_id: "pet_id",

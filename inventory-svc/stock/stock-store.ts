@@ -31,7 +31,7 @@ export type ChangesPage =
 interface HeadRead {
   readonly position: Position;
   readonly floor: bigint;
-  /** Reads of pages that began after this read: its callers can share them, too. */
+  /** Reads of pages that began after this read of the head. Callers that share this read can share those, too. */
   readonly pages: Map<string, Promise<ChangesPage>>;
 }
 

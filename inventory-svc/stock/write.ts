@@ -43,7 +43,7 @@ export type Written = ReadonlyMap<WriteRequest, readonly Outcome[]>;
 
 interface WriteResult {
   readonly written: Written;
-  /** The changes that were made, or happened once without an effect. */
+  /** The changes that were made, and those that happen once and changed nothing. */
   readonly ledgerChanges: readonly LedgerChange[];
   /** The position of the stock after the write; undefined when no request was wanted. */
   readonly position?: Position;

@@ -27,8 +27,8 @@ export interface Engine {
   /** Statements that give a session what reads and transactions rely on. */
   readonly ownSettings: readonly string[];
   /**
-   * What can lose an update, make a read stale, or show an update that a crash takes back: settings of the server, and
-   * altered tables. Each with what mends it.
+   * Settings of the server, and altered tables, by which an update can be lost, a read be stale, or an update be shown
+   * that a crash takes back. Each with what mends it.
    */
   readonly risks: readonly string[];
 }

@@ -37,7 +37,7 @@ export class DatabaseRisks {
   }
 
   /**
-   * Returns what can lose updates or give old reads at the server that was seen last, each with what mends it.
+   * Returns how the server that was seen last may lose updates or give old reads, each with what mends it.
    *
    * @throws OperatorError while connections lead to several servers that take writes
    */

@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import { type DbInteger, firstOfFamily, type PlanRow, toNumber, toScopes } from "../keys/key-rows.ts";
 import type { Scope } from "../keys/principal.ts";
 
-/** All that operators see of a key, which is everything but its secret. All times are Unix milliseconds. */
+/** A key as operators see it, without its hash and its pepper. All times are Unix milliseconds. */
 export interface KeyRecord {
   readonly keyId: string;
   /** The id of the family's first key, from which rotations made the others. */

@@ -33,8 +33,8 @@ const maxKnown = 50_000;
 const maxRefused = 50_000;
 
 /**
- * Maximum look-ups at once of keys that have not yet worked at this gateway. More would keep those of known keys,
- * which must end within seconds, waiting for a connection.
+ * Maximum look-ups at once of keys that have not yet worked at this gateway. With more, the look-ups of known keys,
+ * which must be answered within seconds, would wait for a connection.
  */
 const maxNew = 1_000;
 
@@ -49,9 +49,9 @@ export class Authenticator {
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
   /**
-   * The number of the present generation of look-ups, which `forget` raises. A look-up that was under way then may have
-   * missed the change: a key that it finds is looked up again at its next use; one that it does not find stays refused
-   * for a time.
+   * The number of the present generation of look-ups, which `forget` raises. A look-up that is under way at a `forget`
+   * may have missed the change: a key that it finds is looked up again at its next use; one that it does not find stays
+   * refused for a time.
    */
   #generation = 0;
   readonly #lookUps = new Map<string, LookUp>();

@@ -4,7 +4,7 @@ import type { Cluster, Redis } from "ioredis";
 const channel = "petstore:keys";
 const retryAfterMs = 1_000;
 
-/** A connection that only listens does not notice on its own that its other end is gone. */
+/** Time between pings: without them a connection that only listens does not notice that its other end is gone. */
 const heartbeatMs = 2_000;
 
 /**

@@ -20,7 +20,7 @@ const maxHours = 168;
 /** The most hours that are answered in steps of a minute. More hours are answered in steps of an hour. */
 const maxHoursByMinute = 6;
 
-/** Answers every step of the time asked for, those without a request too. The last one is still running. */
+/** Answers with every step of the time asked for, those without a request too. The last one is still running. */
 export function getUsage({ usage, admission, now }: UsageOptions): RequestHandler {
   return async (request, response) => {
     const hours = readHours(request);

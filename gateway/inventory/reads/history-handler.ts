@@ -22,7 +22,7 @@ const maxLimit = 100;
 
 /**
  * Maximum histories that are read at a time, split among accounts. They keep ten services busy, which read 2 at a time
- * each. A service lets 100 wait: however many gateways one account asks, others must find places there.
+ * each. A service lets 100 wait, and others must find places among them, however many gateways one account asks.
  */
 const maxReads = 20;
 
