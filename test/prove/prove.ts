@@ -73,7 +73,7 @@ const report = {
     runs: seeds,
     replayedPlans: simulated.results.length - seeds,
     isSeedChosen: tool.getOptionValueSource("seed") === "cli",
-    seeds: `${options.seed} to ${simulated.lastSeed}, each twice with the same trace`,
+    seeds: seeds === 0 ? "none" : `${options.seed} to ${simulated.lastSeed}, each twice with the same trace`,
     failed: simulated.failed.map(({ plan }) => plan.seed),
     requests: sumOf(simulated.results.map(({ requests }) => requests)),
     virtualSeconds: Math.round(sumOf(simulated.results.map(({ virtualMs }) => virtualMs)) / 1_000),
