@@ -124,7 +124,7 @@ test("a service that has begun to answer is waited for, part by part, and no oth
 test("a check ends when no service answers, and when an answer stops in the middle", async () => {
   const { checks } = await open({ onQuestion: () => {} }, 300);
   await expect(checks.ask(position)).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
-  const half = await open({ onQuestion: (stream) => stream.say({ epoch: "e", more: true }) }, 300);
+  const half = await open({ onQuestion: (stream) => stream.say({ epoch: "e", more: true }) }, 1_000);
   await expect(half.checks.ask(position)).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
 });
 

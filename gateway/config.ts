@@ -1,4 +1,4 @@
-/** Every setting of the gateway and of the commands that manage keys, but for those of deprecations. */
+/** The settings of the gateway and of the commands that manage keys. Those of deprecations have a file of their own. */
 import ipaddr from "ipaddr.js";
 import { z } from "zod";
 import {

@@ -113,7 +113,8 @@ async function start(): Promise<RunningProcess> {
       checkReady: async () => {
         if (phase === "draining") throw new Error(phase);
         await blamingDatabase(stockDatabaseSetting, () => store.ping());
-        if (phase === "starting") throw new Error(phase); // until `join` a stop has no delay
+        // Not ready before `join`: a stop before it does not wait until load balancers have noticed.
+        if (phase === "starting") throw new Error(phase);
         return risks.check();
       },
     }),

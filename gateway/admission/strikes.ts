@@ -29,9 +29,8 @@ export interface StrikesOptions {
 }
 
 /**
- * A 429 tells its caller until when to wait. For this long after the first 429 of such a wait, further ones are no
- * strikes. Their requests may have been sent before that 429 arrived: they were in the network, or behind another
- * request of their connection.
+ * Time after the first 429 of a wait in which further ones are no strikes. Their requests may have been sent before
+ * that 429 arrived: they were in the network, or behind another request of their connection.
  */
 const underWayMs = 1_000;
 

@@ -31,7 +31,8 @@ export function enableRotation({ ask, use, showTime }) {
       element("new-key").textContent = made.key;
       element("old-end").textContent = showTime(made.previousKeyEndsAt);
       element("rotated").hidden = false;
-      element("rotate").hidden = element("forget").hidden = true; // it would forget the new one, too
+      // Until the new key is stored: another rotation would end it, because no request has used it yet.
+      element("rotate").hidden = element("forget").hidden = true;
     } catch (error) {
       element("rotate-fault").textContent = error.message;
     }

@@ -120,7 +120,7 @@ const reportToExchange: Plugin<UpstreamCall, ServerResponse> = (proxy) => {
 
 /**
  * Builds a new request for the upstream from the client's. Given the client's own request, the library would send its
- * body and all its headers: none can be removed after an `Expect: 100-continue`.
+ * body and all its headers: with an `Expect: 100-continue` they leave before any can be removed.
  */
 function upstreamCall(request: Request, response: Response, path: string, exchange: Exchange): UpstreamCall {
   const { requestId, principal, clientAddress } = contextOf(response);

@@ -38,7 +38,7 @@ export function applyChanges(
       return (message: ApplyChangesRequest) => applyGroups(message, stream, deps, caller);
     },
     (path, durationMs, code, error) => {
-      if (error) deps.onCall(path, durationMs, code, error); // each change counts as a call
+      if (error) deps.onCall(path, durationMs, code, error); // a success was counted already, change by change
     },
   );
 }

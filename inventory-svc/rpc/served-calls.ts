@@ -13,9 +13,9 @@ import { maxUntakenMs, readOneByOne, resetCall } from "./call-bounds.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
 
 /**
- * Called at the end of every call. For a question stream it is called for each question instead, for ApplyChanges for
- * each change. It is not called for a list or a check that broke off, nor for a watch that broke off within a message.
- * `error` is undefined after a success.
+ * Called at the end of every call. For a question stream it is called for each question instead; for ApplyChanges for
+ * each change, or once for a message that is refused as a whole. It is not called for a list or a check that broke off,
+ * nor for a watch that broke off within a message. `error` is undefined after a success.
  */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 

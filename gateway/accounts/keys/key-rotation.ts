@@ -66,7 +66,7 @@ async function rotate(
     .whereNull("revoked_at")
     .update({ revoked_at: nowMs });
   const oldExpiresAtMs = Math.min(endMs, nowMs + graceMs);
-  // After a failover of the database its clock may be behind. A revocation goes by no clock.
+  // Without a grace the old key is revoked, too: by a clock that is behind after a failover it would work on.
   const revokedAtMs = graceMs > 0 ? null : nowMs;
   await trx("api_keys")
     .where({ id: oldId })

@@ -44,7 +44,7 @@ export class UnwrittenMinutes {
   *parts(size: number): Generator<readonly AccountMinute[]> {
     for (const [minuteStartMs, ofMinute] of [...this.#minutes]) {
       const accounts = ofMinute.entries();
-      // No more than there are now: an account that is counted again goes to the end.
+      // No more than there are now: an account that was written, and is counted again, comes again at the end.
       for (let left = ofMinute.size; left > 0; left -= size) {
         const some = accounts.take(Math.min(size, left));
         const part = Array.from(some, ([accountId, counts]) => ({ accountId, minuteStartMs, ...counts }));

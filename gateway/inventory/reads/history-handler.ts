@@ -21,8 +21,8 @@ const defaultLimit = 20;
 const maxLimit = 100;
 
 /**
- * Maximum histories that are read at a time, split among accounts. They keep ten services busy, which read 2 at a time
- * each. A service lets 100 wait, and others must find places among them, however many gateways one account asks.
+ * Maximum histories that are read at a time, of which an account has at most half: ten services read so many at once.
+ * A service lets 100 more wait, so an account that asks a few gateways leaves places there to the others.
  */
 const maxReads = 20;
 

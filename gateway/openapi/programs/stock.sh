@@ -8,10 +8,10 @@ answer=$(mktemp)
 head=$(mktemp)
 trap 'rm -f "$answer" "$head"' EXIT
 
-# Sends a request, and again after 408, 429, 5xx and a
-# lost answer: the same one each time. curl waits as
-# long as Retry-After says. Any other error ends the
-# program.
+# Sends a request, and again after 408, 429, 500, 502,
+# 503, 504 and a lost answer: the same one each time.
+# curl waits as long as Retry-After says. Any other error
+# ends the program.
 call() {
   for tries in 1 2 3 4 5; do
     : > "$answer"
