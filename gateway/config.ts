@@ -1,4 +1,7 @@
-/** The settings of the gateway and of the commands that manage keys. Those of deprecations have a file of their own. */
+/**
+ * The settings of the gateway and of the commands that manage keys. Those of deprecations, and those of both tiers, are
+ * imported.
+ */
 import ipaddr from "ipaddr.js";
 import { z } from "zod";
 import {

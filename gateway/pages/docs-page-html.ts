@@ -125,7 +125,7 @@ function programHtml(document: ShownDocument): string {
 <ul>
 <li>The list is read once. From its <code>ETag</code> on, <code>/inventory/changes</code> has what is new.</li>
 <li>The sale has an <code>Idempotency-Key</code>, so it happens once, however often it is sent.</li>
-<li>After a 429, a 5xx and a lost answer, which has 10 s to come, the same request is sent again: after the seconds of <code>Retry-After</code>, else after a time that doubles and has some randomness.</li>
+<li>After a 429, a 500, 502, 503 or 504 and a lost answer, which has 10 s to come, the same request is sent again: after the seconds of <code>Retry-After</code>, else after a time that doubles and has some randomness.</li>
 <li>Any other error ends the program with the code and the message. So does a <code>Retry-After</code> of more than two minutes, as when the day is spent, and so does a ban; curl waits for a shorter one.</li>
 <li>A <code>petId</code> keeps all its digits.</li>
 </ul>

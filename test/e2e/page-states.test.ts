@@ -28,6 +28,19 @@ test("after a link to a part of the documentation Tab goes on in that part", asy
   expect(await page.evaluate("document.activeElement.closest('article')?.querySelector('h2, h3').id")).toBe("getUsage");
 });
 
+test("a form stays where it is clicked, when it opens and when it closes", async () => {
+  const { page } = await openPage(browser, `${origin}/docs/`, { viewport: { width: 1280, height: 900 } });
+  const article = page.locator("article:has(#updateInventory)");
+  await article.locator(".answer").first().scrollIntoViewIfNeeded();
+  const summary = article.locator(".try > summary");
+  const { y } = (await summary.boundingBox())!;
+  for (const isOpen of [true, false]) {
+    await summary.click();
+    await page.evaluate("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))");
+    expect([isOpen, Math.abs((await summary.boundingBox())!.y - y) < 2]).toEqual([isOpen, true]);
+  }
+});
+
 test("a search finds the members of an answer, and copying is said to those who listen", async () => {
   const { page } = await openPage(browser, `${origin}/docs/`);
   await page.getByLabel("Search the documentation").fill("previousKeyEndsAt");

@@ -21,8 +21,8 @@ const defaultLimit = 20;
 const maxLimit = 100;
 
 /**
- * Maximum histories that are read at a time, of which an account has at most half: ten services read so many at once.
- * A service lets 100 more wait, so an account that asks a few gateways leaves places there to the others.
+ * Maximum histories that are read at a time. Ten services read this many at once, and one account gets at most half of
+ * them. Each service lets 100 more wait, so an account that uses a few gateways leaves places there to the others.
  */
 const maxReads = 20;
 
